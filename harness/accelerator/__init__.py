@@ -1,0 +1,1 @@
+"""The accelerator contract, its backends, and the choice of one."""
