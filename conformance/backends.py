@@ -99,8 +99,9 @@ def _factory_of(choice: BackendChoice) -> Callable[[], Any]:
 
 
 def _install_fake(persona: str, devices: int | None) -> Callable[[], Any]:
-    import fakes
     from fakes.errors import FakeError
+
+    import fakes
 
     personas = fake_names()
     if FAKE_PREFIX + persona not in personas:
@@ -147,8 +148,9 @@ def apply_fault(fault_id: str) -> None:
     """
     if not fault_id:
         return
-    from fakes.faults import CATALOGUE
     from fakes.patching import Patches
+
+    from fakes.faults import CATALOGUE
 
     if fault_id not in CATALOGUE:
         near = difflib.get_close_matches(fault_id, CATALOGUE, n=3, cutoff=0.0)

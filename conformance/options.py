@@ -34,11 +34,31 @@ def add_options(parser: pytest.Parser) -> None:
     """Declare the options to pytest."""
     group = parser.getgroup("conformance", "accelerator conformance")
     add = group.addoption
-    add("--backend", default="", metavar="NAME", help="the backend under test: musa, cuda, cpu, fake-musa, … (an unknown name lists all)")
-    add("--accelerator", default="", metavar="MODULE:FACTORY", help="put another accelerator object under test; factory() returns it")
+    add(
+        "--backend",
+        default="",
+        metavar="NAME",
+        help="the backend under test: musa, cuda, cpu, fake-musa, … (an unknown name lists all)",
+    )
+    add(
+        "--accelerator",
+        default="",
+        metavar="MODULE:FACTORY",
+        help="put another accelerator object under test; factory() returns it",
+    )
     add("--aligner", default="", metavar="MODULE:FUNCTION", help="put another routed-expert alignment function under test")
-    add("--tier", default=Tier.MULTI_NODE.value, metavar="TIER", help=f"run checks up to this tier: {_choices(Tier)}")
-    add("--effort", default="default", metavar="EFFORT", help=f"examples a property: {_choices_of(EXAMPLES)}")
+    add(
+        "--tier",
+        default=Tier.MULTI_NODE.value,
+        metavar="TIER",
+        help=f"run checks up to this tier: {', '.join(tier.value for tier in Tier)}",
+    )
+    add(
+        "--effort",
+        default="default",
+        metavar="EFFORT",
+        help=f"examples a property: {', '.join(f'{name} ({count})' for name, count in EXAMPLES.items())}",
+    )
     add("--examples", default=None, metavar="N", help="examples a property, instead of the effort's number")
     add("--devices", default=None, metavar="N", help="devices to simulate (fakes) or to use at most")
     add("--fault", default="", metavar="ID", help="break the simulated machine or the reference on purpose; the run must then fail")
@@ -92,11 +112,3 @@ def _one_of(option: str, text: str, legal: list[str]) -> str:
     if text not in legal:
         raise OptionError(f"{option}={text}: expected one of {', '.join(legal)}")
     return text
-
-
-def _choices(enumeration: type[Tier]) -> str:
-    return ", ".join(member.value for member in enumeration)
-
-
-def _choices_of(efforts: object) -> str:
-    return ", ".join(f"{name} ({count})" for name, count in EXAMPLES.items())

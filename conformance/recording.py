@@ -71,7 +71,9 @@ class RunResults:
         return not self.interrupted
 
 
-def assemble(facts: dict[str, Any], records: Mapping[str, CheckRecord], collected: Mapping[str, list[str]], interrupted: bool) -> RunResults:
+def assemble(
+    facts: dict[str, Any], records: Mapping[str, CheckRecord], collected: Mapping[str, list[str]], interrupted: bool
+) -> RunResults:
     """Clause by clause results from the records; a collected check without a record was not run."""
     checks: dict[str, list[CheckRecord]] = {clause_id: [] for clause_id in CLAUSES}
     for name, clause_ids in sorted(collected.items()):
@@ -93,7 +95,9 @@ def outcome_of_error(error: BaseException, phase: str) -> Outcome:
         return _ENDINGS[type(error)]
     if isinstance(error, hypothesis.errors.Flaky):
         return Outcome.FLAKY
-    if isinstance(error, hypothesis.errors.HypothesisException) or (phase != "call" and not isinstance(error, (ChildDied, ChildTimeout))):
+    if isinstance(error, hypothesis.errors.HypothesisException) or (
+        phase != "call" and not isinstance(error, (ChildDied, ChildTimeout))
+    ):
         return Outcome.HARNESS_ERROR
     return Outcome.FAIL
 

@@ -7,6 +7,7 @@ summary (`summary.py`).
 from __future__ import annotations
 
 import platform
+import shlex
 import sys
 from functools import cached_property
 from typing import Any
@@ -29,7 +30,8 @@ class SuiteSession:
     """Made when pytest is configured.
 
     Raises:
-        BackendNameError, FactoryError, OptionError: the backend cannot be prepared, or has no device though `--require-device` asks for one.
+        BackendNameError, FactoryError, OptionError: the backend cannot be prepared, or has no device though `--require-device`
+        asks for one.
     """
 
     def __init__(self, options: SuiteOptions, *, collect_only: bool) -> None:
@@ -144,7 +146,7 @@ class SuiteSession:
         ):
             if value:
                 parts.append(f"{option}={value}")
-        return " ".join([*parts, "-k", check.rpartition("::")[2].partition("[")[0]])
+        return " ".join([*parts, shlex.quote(check)])
 
 
 def _text_of(error: BaseException) -> str:

@@ -65,14 +65,14 @@ def write(reporter: pytest.TerminalReporter, session: SuiteSession) -> None:
 
 def table(results: RunResults) -> list[str]:
     """Clauses by area and outcome, with totals."""
-    counts = {
-        name: Counter(results.clauses[clause.id].outcome for clause in area.clauses) for name, area in AREAS.items()
-    }
+    counts = {name: Counter(results.clauses[clause.id].outcome for clause in area.clauses) for name, area in AREAS.items()}
     total: Counter[Outcome] = sum(counts.values(), Counter())
     columns = {**_COLUMNS, **{outcome: title for outcome, title in _RARE_COLUMNS.items() if total[outcome]}}
 
     def row(name: str, title: str, cells: list[str]) -> str:
-        return f"{name:<6}{title:<{_TITLE_WIDTH}}" + "".join(f"{cell:>{len(head) + 2}}" for cell, head in zip(cells, columns.values(), strict=True))
+        return f"{name:<6}{title:<{_TITLE_WIDTH}}" + "".join(
+            f"{cell:>{len(head) + 2}}" for cell, head in zip(cells, columns.values(), strict=True)
+        )
 
     lines = [row("area", "clauses", list(columns.values()))]
     lines += [row(name, AREAS[name].title, [str(count[outcome] or "-") for outcome in columns]) for name, count in counts.items()]
