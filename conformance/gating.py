@@ -6,8 +6,8 @@ For: tiers, devices and capabilities, from the clause data. Not for: prerequisit
 from __future__ import annotations
 
 from conformance.backend_under_test import BackendUnderTest
+from conformance.check_endings import CheckEnded, NotRun, Unsupported
 from conformance.clauses import Clause, Tier
-from conformance.errors import CheckEnded, NotRun, Unsupported
 
 
 def tier_of(clauses: tuple[Clause, ...], chosen: str | None) -> Tier:

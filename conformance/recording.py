@@ -7,6 +7,7 @@ For: turning what pytest saw into outcomes, counting Hypothesis examples, and pl
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -14,11 +15,12 @@ from typing import Any
 
 import hypothesis.errors
 
+from conformance.check_endings import CheckEnded, NotCheckable, NotRun, Unsupported
 from conformance.clauses import CLAUSES
-from conformance.errors import CheckEnded, ChildDied, ChildTimeout, NotCheckable, NotRun, Unsupported
+from conformance.errors import ChildDied, ChildTimeout
 from conformance.outcomes import Outcome, combine
 
-_NOTE_START = "Falsifying example:"
+_NOTE_START = re.compile("(Falsifying example|Failing test case): *")  # as older and newer Hypothesis head it
 _ENDINGS: Mapping[type[CheckEnded], Outcome] = {
     Unsupported: Outcome.UNSUPPORTED,
     NotRun: Outcome.NOT_RUN,
@@ -105,9 +107,9 @@ def outcome_of_error(error: BaseException, phase: str) -> Outcome:
 def falsifying_example(error: BaseException) -> str:
     """The smallest failing example that Hypothesis noted on an exception; empty where it noted none."""
     for note in getattr(error, "__notes__", ()):
-        if _NOTE_START in note:
-            lines = [line for line in str(note).splitlines() if not line.strip().startswith("backend=<")]
-            return "\n".join(lines).partition(_NOTE_START)[2].strip()
+        start = _NOTE_START.match(note)
+        if start is not None:
+            return "\n".join(line for line in note[start.end() :].splitlines() if not line.strip().startswith("backend=<"))
     return ""
 
 
