@@ -164,13 +164,15 @@ class _Listener:
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Assemble the results and hand them to whoever wants them."""
         session = self._config.stash[SESSION]
+        if session.collect_only:
+            return
         session.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
         self._config.hook.pytest_conformance_results(config=self._config, results=session.results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the summary by area."""
         session = self._config.stash[SESSION]
-        if session.results is not None and not session.collect_only:
+        if session.results is not None:
             summary.write(terminalreporter, session)
 
 

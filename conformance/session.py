@@ -115,11 +115,11 @@ class SuiteSession:
 
         choice = self.options.choice
         return {
-            "backend": "" if self.collect_only else self.backend.name,
+            "backend": self.backend.name,
             "accelerator": choice.accelerator,
-            "simulated": not self.collect_only and self.backend.is_fake,
-            "no_device_reason": None if self.collect_only else self.backend.no_device_reason,
-            "device_count": 0 if self.collect_only else self.backend.device_count,
+            "simulated": self.backend.is_fake,
+            "no_device_reason": self.backend.no_device_reason,
+            "device_count": self.backend.device_count,
             "fault": choice.fault,
             "contract_revision": CONTRACT_REVISION,
             "tier": self.options.tier.value,

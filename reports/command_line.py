@@ -14,6 +14,7 @@ from rich.table import Table
 
 from conformance import CONTRACT_REVISION
 from conformance.clauses import CLAUSES, UnknownClauseError, get_clause
+from reports.contract_document import render_contract
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -24,8 +25,12 @@ def main() -> None:
 
 @main.command()
 @click.argument("clause_ids", metavar="[ID]...", nargs=-1)
-def clauses(clause_ids: tuple[str, ...]) -> None:
+@click.option("--markdown", is_flag=True, help="The whole contract as the Markdown of docs/contract.md.")
+def clauses(clause_ids: tuple[str, ...], markdown: bool) -> None:
     """Print the contract, or the clauses named."""
+    if markdown:
+        click.echo(render_contract(), nl=False)
+        return
     try:
         chosen = [get_clause(clause_id.upper()) for clause_id in clause_ids] or list(CLAUSES.values())
     except UnknownClauseError as error:
