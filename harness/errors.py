@@ -16,6 +16,8 @@ convention names, so that callers may catch either. Not for: errors of the suite
     ├── AcceleratorUnavailableError (RuntimeError)        a requested backend that cannot be used
     ├── NoAcceleratorError (RuntimeError)                 automatic selection found nothing usable
     └── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+
+    VisibleDevicesChangedWarning (RuntimeWarning)         a visible-devices variable changed after the runtime had read it
 """
 
 from __future__ import annotations
@@ -78,3 +80,7 @@ class NoAcceleratorError(HarnessError, RuntimeError):
 
 class VendorPatchError(HarnessError, RuntimeError):
     """A vendor's bootstrap module failed (SEL-7)."""
+
+
+class VisibleDevicesChangedWarning(RuntimeWarning):
+    """A visible-devices variable changed after the runtime had read it; the change has no effect (DEV-6)."""
