@@ -1,8 +1,8 @@
 """The one-time import of a vendor's optional patch module, and MUSA's.
 
-For: `musa_patch`, which Moore Threads ships apart from PyTorch; a framework finds it by `MUSA_PATCH_PATH`, imports it before the first
-use of `torch.musa` and calls its `patch_after_import_torch` (SEL-6, SEL-7, SEL-9). Not for: deciding when (`selection.py`) or whether a
-device is there (`probes.py`).
+For: `musa_patch`, which Moore Threads ships apart from PyTorch; a framework finds it by `MUSA_PATCH_PATH`, imports it before the
+first use of `torch.musa` and calls its `patch_after_import_torch` (SEL-6, SEL-7, SEL-9). Not for: deciding when (`selection.py`) or
+whether a device is there (`probes.py`).
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ class VendorPatch:
                 self._call(callback)
         except ModuleNotFoundError as error:
             raise VendorPatchError(
-                f"accelerator {self.backend!r}: {self.module} needs the module {error.name!r}, which is missing ({error}). Install it, "
-                f"or take {self.module} out of {self.path_variable} and the installed packages to run without it"
+                f"accelerator {self.backend!r}: {self.module} needs the module {error.name!r}, which is missing ({error}). "
+                f"Install it, or take {self.module} out of {self.path_variable} and the installed packages to run without it"
             ) from error
         except (Exception, SystemExit) as error:
             raise VendorPatchError(
-                f"accelerator {self.backend!r}: {self.module} failed with {type(error).__name__}: {error}. Mend it, or take it out of "
-                f"{self.path_variable} and the installed packages to run without it"
+                f"accelerator {self.backend!r}: {self.module} failed with {type(error).__name__}: {error}. Mend it, or take it out "
+                f"of {self.path_variable} and the installed packages to run without it"
             ) from error
         return True
 
@@ -106,13 +106,15 @@ class VendorPatch:
         callback()
 
     def _warn_absent(self, folder: str) -> None:
-        looked = f"neither in {self.path_variable}={folder!r} nor installed" if folder else f"not installed, {self.path_variable} not set"
+        looked = (
+            f"neither in {self.path_variable}={folder!r} nor installed"
+            if folder
+            else f"not installed, {self.path_variable} not set"
+        )
         logger.warning("accelerator %r: the optional module %s is %s; going on without it", self.backend, self.module, looked)
 
 
-MUSA_PATCH = VendorPatch(
-    "musa_patch", backend="musa", path_variable="MUSA_PATCH_PATH", callback="patch_after_import_torch"
-)
+MUSA_PATCH = VendorPatch("musa_patch", backend="musa", path_variable="MUSA_PATCH_PATH", callback="patch_after_import_torch")
 
 
 def apply_musa_patch(environment: Mapping[str, str] | None = None) -> bool:

@@ -4,8 +4,8 @@ For: the probes of the built-in registrations. Each opens no context, imports no
 (SEL-14); where a management library can count the devices, no runtime is initialised either (SEL-10). Not for: what a device can do
 (`Accelerator.probe`), or making a backend available (`musa_patch.py`).
 
-Sources: `torch.cuda.device_count` and `torch.xpu.device_count` of PyTorch for counting through NVML, amdsmi and Sysman; MUSA, NPU and MLU
-builds publish `torch.<type>.is_available`.
+Sources: `torch.cuda.device_count` and `torch.xpu.device_count` of PyTorch for counting through NVML, amdsmi and Sysman; MUSA, NPU
+and MLU builds publish `torch.<type>.is_available`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ VENDOR_PACKAGES = {"musa": "torch_musa", "npu": "torch_npu", "mlu": "torch_mlu"}
 
 
 def cuda() -> Availability:
-    """CUDA or ROCm: a build of PyTorch for it and PyTorch's own bindings, whatever a vendor's shim made of `torch.cuda` (SEL-15)."""
+    """CUDA or ROCm: a build of PyTorch for it with PyTorch's own bindings, whatever a vendor's shim says (SEL-15)."""
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
-        return Availability(False, "this PyTorch is built for neither CUDA nor ROCm: torch.version.cuda and torch.version.hip are None")
+        return Availability(
+            False, "this PyTorch is built for neither CUDA nor ROCm: torch.version.cuda and torch.version.hip are None"
+        )
     if not hasattr(torch._C, "_cuda_getDeviceCount"):
         return Availability(False, "this PyTorch lacks its own CUDA bindings, torch._C._cuda_getDeviceCount")
     return _counted("cuda", count_cuda_devices())
@@ -35,8 +37,8 @@ def cuda() -> Availability:
 def count_cuda_devices() -> int:
     """The number of visible CUDA or ROCm devices, counted by the management library where that works, else by the driver.
 
-    A shim may have replaced `torch.cuda` and every function in it. The module that PyTorch itself imported is still in `sys.modules`,
-    and the counting by NVML and amdsmi is not part of the public surface that shims translate.
+    A shim may have replaced `torch.cuda` and every function in it. The module that PyTorch itself imported is still in
+    `sys.modules`, and the counting by NVML and amdsmi is not part of the public surface that shims translate.
     """
     own: Any = sys.modules["torch.cuda"]
     if not own._initialized:
@@ -83,11 +85,11 @@ def _answer_of_namespace(device_type: str) -> Availability:
 
 
 def _package_state(package: str) -> str:
+    if package in sys.modules:
+        return f"{package} is loaded, but did not publish it"
     if importlib.util.find_spec(package) is None:
         return f"{package} is not installed"
-    return (
-        f"{package} is installed but not loaded; PyTorch loads it unless TORCH_DEVICE_BACKEND_AUTOLOAD=0, or import it before asking"
-    )
+    return f"{package} is installed but not loaded; PyTorch loads it unless TORCH_DEVICE_BACKEND_AUTOLOAD=0; or import it first"
 
 
 def _counted(device_type: str, count: int) -> Availability:

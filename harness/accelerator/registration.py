@@ -1,7 +1,7 @@
 """What is known of a backend before anything of it is imported.
 
-For: the data that a vendor registers or publishes (`AcceleratorPlugin`), the named form that the registry keeps (`Registration`), and
-the answer of a probe (`Availability`). Not for: keeping registrations (`registry.py`) or acting on them (`selection.py`).
+For: the data that a vendor registers or publishes (`AcceleratorPlugin`), the named form that the registry keeps (`Registration`),
+and the answer of a probe (`Availability`). Not for: keeping registrations (`registry.py`) or acting on them (`selection.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Factory: TypeAlias = "Callable[[], Accelerator] | str"
 """A class or function without arguments that makes the accelerator, or `"module:attribute"`, imported when it is first called."""
 Probe: TypeAlias = "Callable[[], Any] | str"
-"""Whether a device can be used now: a bool or an `Availability`; or `"module:attribute"`. It opens no context and imports nothing."""
+"""Whether a device can be used now, as a bool or an `Availability`; or `"module:attribute"`. Opens no context, imports nothing."""
 Bootstrap: TypeAlias = "Callable[[Mapping[str, str]], object] | str"
 """Prepares the vendor's runtime, given the environment, before the factory is called; or `"module:attribute"`."""
 
@@ -47,11 +47,11 @@ class Availability:
 class AcceleratorPlugin:
     """What a backend says of itself; the value of an entry point of the group `accelerator_conformance.backends`.
 
-    `factory`: see `Factory`. `is_available`: see `Probe`; without one the factory is called and its product is asked, so give a probe
-    where constructing costs anything. `priority`: the higher is preferred in automatic selection. `communication_backends`: names of
-    its transports in `torch.distributed`. `request_variables`: environment variables of which a value that is not blank requests this
-    backend (SEL-1). `bootstrap`: see `Bootstrap`; it needs a probe, or the choice could not come before it (SEL-6). `remedy`: one
-    sentence on how to make the backend usable, shown when a request cannot be met (SEL-2).
+    `factory`: see `Factory`. `is_available`: see `Probe`; without one the factory is called and its product is asked, so give a
+    probe where constructing costs anything. `priority`: the higher is preferred in automatic selection. `communication_backends`:
+    names of its transports in `torch.distributed`. `request_variables`: environment variables of which a value that is not blank
+    requests this backend (SEL-1). `bootstrap`: see `Bootstrap`; it needs a probe, or the choice could not come before it (SEL-6).
+    `remedy`: one sentence on how to make the backend usable, shown when a request cannot be met (SEL-2).
     """
 
     factory: Factory
@@ -82,8 +82,8 @@ def normalize_name(name: object) -> str:
     normalized = name.strip().lower()
     if not normalized or normalized in RESERVED_NAMES:
         raise InvalidAcceleratorNameError(
-            f"{name!r} cannot name an accelerator: the name must not be blank, and {' and '.join(RESERVED_NAMES)} have a meaning of "
-            "their own in requests; choose another name, such as the device type"
+            f"{name!r} cannot name an accelerator: the name must not be blank, and {' and '.join(RESERVED_NAMES)} have a meaning "
+            "of their own in requests; choose another name, such as the device type"
         )
     return normalized
 

@@ -1,10 +1,10 @@
 """The accelerators that a process knows, by name.
 
-For: registering backends without importing them, and finding those that installed packages publish (REG-1 to REG-4). Not for: choosing
-one (`selection.py`), or the built-in list (`default.py`).
+For: registering backends without importing them, and finding those that installed packages publish (REG-1 to REG-4). Not for:
+choosing one (`selection.py`), or the built-in list (`default.py`).
 
-A vendor publishes a backend by an entry point whose name is the backend's and whose value is an `AcceleratorPlugin`, or a factory (a
-class or function without arguments) where the defaults of `AcceleratorPlugin` suffice:
+A vendor publishes a backend by an entry point whose name is the backend's and whose value is an `AcceleratorPlugin`, or a factory
+(a class or function without arguments) where the defaults of `AcceleratorPlugin` suffice:
 
     [project.entry-points."accelerator_conformance.backends"]
     example = "example_accelerator.plugin:PLUGIN"
@@ -44,8 +44,8 @@ class AcceleratorRegistry:
     """Registrations by normalised name; safe to use from several threads.
 
     `registrations` are there from the start. `entry_points` is called once, when names are first needed, and gives the published
-    backends; None for a registry without any. A failed entry point is kept in `failures` and tried again at the next need, so that it
-    works once its cause is mended. Two entry points of one name, or one that takes a registered name, are failures too: what was
+    backends; None for a registry without any. A failed entry point is kept in `failures` and tried again at the next need, so that
+    it works once its cause is mended. Two entry points of one name, or one that takes a registered name, are failures too: what was
     registered, or was published first in the order of entry-point values, stays.
     """
 
@@ -59,9 +59,10 @@ class AcceleratorRegistry:
         self._entry_points: dict[str, metadata.EntryPoint] = {}
         self._refused: dict[str, Exception] = {}
         self._failures: dict[str, Exception] = {}
-        self._find_entry_points = entry_points
+        self._find_entry_points: Callable[[], Iterable[metadata.EntryPoint]] | None = None
         for registration in registrations:
             self.add(registration)
+        self._find_entry_points = entry_points
 
     def register(
         self,
@@ -147,8 +148,8 @@ class AcceleratorRegistry:
         return registration
 
     def registrations(self) -> tuple[Registration, ...]:
-        """Every usable registration by descending priority, ties by name; loads the entry points, of which those that fail are left out
-        and kept in `failures` (REG-4)."""
+        """Every usable registration by descending priority, ties by name; loads the entry points, of which those that fail are left
+        out and kept in `failures` (REG-4)."""
         with self._lock:
             self._discover()
             pending = dict(self._entry_points)
@@ -168,14 +169,13 @@ class AcceleratorRegistry:
         if self._find_entry_points is None:
             return
         try:
-            found = self._find_entry_points()
+            found = sorted(self._find_entry_points(), key=lambda entry_point: (entry_point.name, entry_point.value))
         except Exception as error:  # noqa: BLE001 - a damaged package must not hide what is registered (REG-4)
             self._refused["the metadata of installed packages"] = error
             return
         self._find_entry_points = None
         self._refused.clear()
-        entry_points = sorted(found, key=lambda entry_point: (entry_point.name, entry_point.value))
-        for entry_point in entry_points:
+        for entry_point in found:
             try:
                 name = normalize_name(entry_point.name)
                 self._refuse_duplicate(name)
@@ -185,8 +185,8 @@ class AcceleratorRegistry:
                 self._entry_points[name] = entry_point
 
     def _load(self, name: str, entry_point: metadata.EntryPoint) -> Registration | None:
-        """Import an entry point and keep the result. The lock is not held meanwhile: the module may register something itself, or be on
-        its way in another thread, which waits for this registry."""
+        """Import an entry point and keep the result. The lock is not held meanwhile: the module may register something itself, or
+        be on its way in another thread, which waits for this registry."""
         loaded: Registration | Exception
         try:
             loaded = registration_of(name, entry_point)

@@ -1,9 +1,10 @@
 """Which accelerator a process uses.
 
-For: choosing one from a registry once, in the order explicit request, vendor request, priority (SEL-1 to SEL-9, SEL-11 to SEL-13). Not
-for: what is registered (`registry.py`) or the process-wide instance behind the public functions (`default.py`).
+For: choosing one from a registry once, in the order explicit request, vendor request, priority (SEL-1 to SEL-9, SEL-11 to SEL-13).
+Not for: what is registered (`registry.py`) or the process-wide instance behind the public functions (`default.py`).
 
-Whatever goes wrong with a backend before it is chosen is a reason to pass it over; whatever goes wrong with the chosen one is raised.
+Whatever goes wrong with a backend before it is chosen is a reason to pass it over; whatever goes wrong with the chosen one is
+raised.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ class AcceleratorSelector:
         availability = check_product(accelerator)
         if not availability:
             raise AcceleratorUnavailableError(
-                f"set_accelerator(): accelerator {accelerator.name!r} cannot be used: {availability.reason}. Set one that has a visible "
-                "device"
+                f"set_accelerator(): accelerator {accelerator.name!r} cannot be used: {availability.reason}. Set one that has a "
+                "visible device"
             )
         with self._exclusively():
             self._selected = accelerator
@@ -127,7 +128,7 @@ class AcceleratorSelector:
         with self._lock:
             if self._selecting:
                 raise ReentrantSelectionError(
-                    "the accelerator was asked for, set or reset by a factory, probe or bootstrap of the selection that is going on; "
+                    "the accelerator was asked for, set or reset by a factory, probe or bootstrap of the selection that is going on: "
                     "such code must work without it, and ask for it when it is first needed"
                 )
             self._selecting = True
@@ -173,8 +174,8 @@ class AcceleratorSelector:
         passed_over = "".join(f"\n  {name}: {reason}" for name, reason in sorted(reasons.items()))
         return NoAcceleratorError(
             f"no usable accelerator; passed over:{passed_over or ' nothing, since nothing is registered'}\n"
-            f"Install a PyTorch for a device that is visible to this process, or request a backend in {self.variable} to see why it "
-            "cannot be used"
+            f"Install a PyTorch for a device that is visible to this process, or request a backend in {self.variable} to see why "
+            "it cannot be used"
         )
 
     def _bootstrap(self, registration: Registration, request: Request | None) -> None:
