@@ -136,16 +136,15 @@ class AcceleratorRegistry:
         with self._lock:
             known = self._require_known(name)
             entry_point = self._entry_points.get(known)
-        if entry_point is None:
-            return self._registrations[known]
-        registration = self._load(known, entry_point)
-        if registration is None:
-            error = self._failures[known]
+            if entry_point is None:
+                return self._registrations[known]
+        loaded = self._load(known, entry_point)
+        if isinstance(loaded, Exception):
             raise AcceleratorUnavailableError(
-                f"accelerator {known!r} cannot be loaded: {_shown(entry_point)} raised {type(error).__name__}: {error}. "
+                f"accelerator {known!r} cannot be loaded: {_shown(entry_point)} raised {type(loaded).__name__}: {loaded}. "
                 "Mend or uninstall the package that publishes it"
-            ) from error
-        return registration
+            ) from loaded
+        return loaded
 
     def registrations(self) -> tuple[Registration, ...]:
         """Every usable registration by descending priority, ties by name; loads the entry points, of which those that fail are left
@@ -184,8 +183,8 @@ class AcceleratorRegistry:
             else:
                 self._entry_points[name] = entry_point
 
-    def _load(self, name: str, entry_point: metadata.EntryPoint) -> Registration | None:
-        """Import an entry point and keep the result. The lock is not held meanwhile: the module may register something itself, or
+    def _load(self, name: str, entry_point: metadata.EntryPoint) -> Registration | Exception:
+        """Import an entry point and keep the result, which is an error where that fails. The lock is not held meanwhile: the module may register something itself, or
         be on its way in another thread, which waits for this registry."""
         loaded: Registration | Exception
         try:
@@ -195,7 +194,7 @@ class AcceleratorRegistry:
         with self._lock:
             if isinstance(loaded, Exception):
                 self._failures[name] = loaded
-                return None
+                return loaded
             if self._entry_points.pop(name, None) is not None:
                 self._registrations[name] = loaded
             self._failures.pop(name, None)

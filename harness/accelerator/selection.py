@@ -128,7 +128,7 @@ class AcceleratorSelector:
         with self._lock:
             if self._selecting:
                 raise ReentrantSelectionError(
-                    "the accelerator was asked for, set or reset by a factory, probe or bootstrap of the selection that is going on: "
+                    "the accelerator was asked for, set or reset by a factory, probe or bootstrap of the selection going on: "
                     "such code must work without it, and ask for it when it is first needed"
                 )
             self._selecting = True
