@@ -11,8 +11,9 @@ from typing import Any, NoReturn, TypeVar
 
 import pytest
 
+from conformance.check_endings import NotCheckable, NotRun, Unsupported
 from conformance.clauses import Tier, get_clause
-from conformance.errors import ClauseViolation, NotCheckable, NotRun, Unsupported
+from conformance.errors import ClauseViolation
 
 Check = TypeVar("Check", bound=Callable[..., Any])
 

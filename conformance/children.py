@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -112,27 +113,25 @@ class ChildProcesses:
             environment.pop(name, None)
             if value is not None:
                 environment[name] = value
-        read_end, write_end = os.pipe()
-        with subprocess.Popen(
-            [sys.executable, str(_SERVER), "once", str(write_end)],
-            pass_fds=[write_end],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        ) as process:
-            os.close(write_end)
-            try:
-                output, _ = process.communicate(json.dumps(request).encode() + b"\n", timeout=request["timeout"])
-            except subprocess.TimeoutExpired:
-                _end_group(process.pid)
-                output, _ = process.communicate()
-                return {"timeout": request["timeout"], "output": output.decode(errors="replace")}
-            finally:
-                _end_group(process.pid)
-        # The pipe holds at most its capacity: a larger answer would have blocked the child until the time-out above.
-        with open(read_end, "rb") as answers:
+        with tempfile.TemporaryFile() as answers:
+            with subprocess.Popen(
+                [sys.executable, str(_SERVER), "once", str(answers.fileno())],
+                pass_fds=[answers.fileno()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            ) as process:
+                try:
+                    output, _ = process.communicate(json.dumps(request).encode() + b"\n", timeout=request["timeout"])
+                except subprocess.TimeoutExpired:
+                    _end_group(process.pid)
+                    output, _ = process.communicate()
+                    return {"timeout": request["timeout"], "output": output.decode(errors="replace")}
+                finally:
+                    _end_group(process.pid)
+            answers.seek(0)
             data = answers.read()
         result = json.loads(data) if data else {"died": True}
         status = -process.returncode if process.returncode < 0 else process.returncode << 8

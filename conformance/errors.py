@@ -7,18 +7,13 @@
     ├── ClauseViolation       a check found the subject wrong (also an AssertionError)
     ├── ChildFailed           a child program raised; its traceback is in the text
     ├── ChildDied             a child process ended by a signal or without an answer
-    ├── ChildTimeout          a child process did not answer in time and was ended
-    └── CheckEnded            a check ended without a verdict on the subject
-        ├── Unsupported       the backend does not have the ability; carries the evidence
-        ├── NotRun            a prerequisite is missing; carries the reason
-        └── NotCheckable      the runtime exposes nothing to check against; carries the reason
+    └── ChildTimeout          a child process did not answer in time and was ended
 
-Not for: what a backend raises; that is caught and reported under a clause.
+Not for: what a backend raises, which is caught and reported under a clause, or the endings of a check without a verdict
+(`check_endings.py`).
 """
 
 from __future__ import annotations
-
-import pytest
 
 
 class ConformanceError(Exception):
@@ -55,23 +50,3 @@ class ChildDied(ConformanceError):
 
 class ChildTimeout(ConformanceError):
     """A child process did not answer in time and was ended."""
-
-
-class CheckEnded(pytest.skip.Exception):
-    """A check ended without a verdict. pytest stops the check as for a skip; the plugin then reports the real outcome."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(msg=text, _use_item_location=True)
-        self.text = text
-
-
-class Unsupported(CheckEnded):
-    """The backend does not have the ability; `text` is the evidence."""
-
-
-class NotRun(CheckEnded):
-    """A prerequisite is missing; `text` is the reason."""
-
-
-class NotCheckable(CheckEnded):
-    """The runtime exposes nothing to check against; `text` is the reason."""

@@ -121,8 +121,8 @@ def collect(child: int, read_end: int, control: socket.socket, timeout: float) -
     deadline = time.monotonic() + timeout
     data, answer = b"", None
     while True:
-        ready, _, _ = select.select([read_end, control], [], [], max(0.0, deadline - time.monotonic()))
-        if control in ready and not control.recv(1, socket.MSG_PEEK):
+        ready, _, _ = select.select([read_end, control.fileno()], [], [], max(0.0, deadline - time.monotonic()))
+        if control.fileno() in ready and not control.recv(1, socket.MSG_PEEK):
             break
         if not ready:
             answer = {"timeout": timeout}
