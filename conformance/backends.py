@@ -120,15 +120,15 @@ def _install_fake(persona: str, devices: int | None) -> Callable[[], Any]:
 
 
 def _registered_factory(name: str) -> Callable[[], Any] | None:
-    from harness.accelerator.registry import default_registry
+    from harness.accelerator.default import REGISTRY
 
-    registration = default_registry().find(name)
+    registration = REGISTRY.find(name)
     if registration is None:
-        failures = default_registry().entry_point_failures()
+        failures = REGISTRY.entry_point_failures()
         if name in failures:
             raise FactoryError(f"the entry point {name!r} cannot be loaded: {failures[name]}")
         return None
-    return registration.factory
+    return registration.new_accelerator
 
 
 def _is_torch_device_type(name: str) -> bool:
@@ -148,9 +148,8 @@ def apply_fault(fault_id: str) -> None:
     """
     if not fault_id:
         return
-    from fakes.patching import Patches
-
     from fakes.faults import CATALOGUE
+    from fakes.patching import Patches
 
     if fault_id not in CATALOGUE:
         near = difflib.get_close_matches(fault_id, CATALOGUE, n=3, cutoff=0.0)
@@ -213,9 +212,9 @@ def fake_names() -> list[str]:
 
 def known_names() -> list[str]:
     """Every name that `--backend` takes without further installation, sorted."""
-    from harness.accelerator.registry import default_registry
+    from harness.accelerator.default import REGISTRY
 
-    return sorted({*fake_names(), *default_registry().names(), "cpu"})
+    return sorted({*fake_names(), *REGISTRY.names(), "cpu"})
 
 
 def unknown_backend_text(name: str) -> str:
