@@ -18,6 +18,8 @@ convention names, so that callers may catch either. Not for: errors of the suite
     ├── NoAcceleratorError (RuntimeError)                 automatic selection found nothing usable
     ├── ReentrantSelectionError (RuntimeError)            a selection asked for from inside a selection
     └── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+
+    VisibleDevicesChangedWarning (RuntimeWarning)         a visible-devices variable changed after the runtime had read it
 """
 
 from __future__ import annotations
@@ -88,3 +90,7 @@ class ReentrantSelectionError(HarnessError, RuntimeError):
 
 class VendorPatchError(HarnessError, RuntimeError):
     """A vendor's bootstrap module failed (SEL-7)."""
+
+
+class VisibleDevicesChangedWarning(RuntimeWarning):
+    """A visible-devices variable changed after the runtime had read it; the change has no effect (DEV-6)."""
