@@ -144,7 +144,7 @@ def _registered(name: str, registered_name: str) -> PreparedBackend | None:
         availability = selection.check_probe(registration)
         return None if availability else availability.reason
 
-    make = _Maker(f"--backend={name}", lambda: resolve_reference(registration.factory)())
+    make = _Maker(f"--backend={name}", registration.new_accelerator)
     return PreparedBackend(name, registered_name != name, make, no_device_reason)
 
 

@@ -10,7 +10,7 @@ import importlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from harness.accelerator.interface import require_interface
 from harness.errors import InvalidAcceleratorNameError, InvalidRegistrationError
@@ -69,6 +69,23 @@ class Registration(AcceleratorPlugin):
 
     name: str
     origin: str = "registered by the program"
+
+    @property
+    def shown(self) -> str:
+        """The name and origin, to open an error's message."""
+        return f"accelerator {self.name!r} ({self.origin})"
+
+    def new_accelerator(self) -> Accelerator:
+        """What the factory makes; a referenced factory is imported now. A class is made only if it has the whole interface.
+
+        Raises:
+            IncompleteAcceleratorError: the factory is a class that lacks part of the interface; all lacks are listed (SEL-13).
+            Whatever the import or the factory raises.
+        """
+        factory = resolve_reference(self.factory)
+        if isinstance(factory, type):
+            require_interface(factory, self.shown)
+        return cast("Accelerator", factory())
 
 
 def normalize_name(name: object) -> str:

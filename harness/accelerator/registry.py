@@ -44,9 +44,9 @@ class AcceleratorRegistry:
     """Registrations by normalised name; safe to use from several threads.
 
     `registrations` are there from the start. `entry_points` is called once, when names are first needed, and gives the published
-    backends; None for a registry without any. A failed entry point is kept in `failures` and tried again at the next need, so that
-    it works once its cause is mended. Two entry points of one name, or one that takes a registered name, are failures too: what was
-    registered, or was published first in the order of entry-point values, stays.
+    backends; None for a registry without any. A failed entry point is kept in `entry_point_failures` and tried again at the next
+    need, so that it works once its cause is mended. Two entry points of one name, or one that takes a registered name, are failures
+    too: what was registered, or was published first in the order of entry-point values, stays.
     """
 
     def __init__(
@@ -146,9 +146,16 @@ class AcceleratorRegistry:
             ) from loaded
         return loaded
 
+    def find(self, name: str) -> Registration | None:
+        """As `get`, but None where nobody registered the name or its entry point fails to load (`entry_point_failures` has why)."""
+        try:
+            return self.get(name)
+        except (UnknownAcceleratorError, AcceleratorUnavailableError):
+            return None
+
     def registrations(self) -> tuple[Registration, ...]:
         """Every usable registration by descending priority, ties by name; loads the entry points, of which those that fail are left
-        out and kept in `failures` (REG-4)."""
+        out and kept in `entry_point_failures` (REG-4)."""
         with self._lock:
             self._discover()
             pending = dict(self._entry_points)
@@ -157,7 +164,7 @@ class AcceleratorRegistry:
         with self._lock:
             return tuple(sorted(self._registrations.values(), key=selection_order))
 
-    def failures(self) -> dict[str, Exception]:
+    def entry_point_failures(self) -> dict[str, Exception]:
         """The entry points that failed when they were last needed, by name, each with its error; imports nothing."""
         with self._lock:
             self._discover()
@@ -184,8 +191,8 @@ class AcceleratorRegistry:
                 self._entry_points[name] = entry_point
 
     def _load(self, name: str, entry_point: metadata.EntryPoint) -> Registration | Exception:
-        """Import an entry point and keep the result, which is an error where that fails. The lock is not held meanwhile: the module may register something itself, or
-        be on its way in another thread, which waits for this registry."""
+        """Import an entry point and keep the result, which is an error where that fails. The lock is not held meanwhile: the module
+        may register something itself, or be on its way in another thread, which waits for this registry."""
         loaded: Registration | Exception
         try:
             loaded = registration_of(name, entry_point)

@@ -95,7 +95,7 @@ class AcceleratorSelector:
             IncompleteAcceleratorError: not an Accelerator; a TypeError (SEL-12).
             AcceleratorUnavailableError: it says that no device can be used (SEL-12).
         """
-        _require_accelerator(accelerator, "set_accelerator()")
+        require_accelerator(accelerator, "set_accelerator()")
         availability = check_product(accelerator)
         if not availability:
             raise AcceleratorUnavailableError(
@@ -166,7 +166,7 @@ class AcceleratorSelector:
                 self._bootstrap(registration, None)
                 return self._construct(registration, None)
             reasons[registration.name] = availability.reason
-        for name, failure in self.registry.failures().items():
+        for name, failure in self.registry.entry_point_failures().items():
             reasons[name] = f"it could not be loaded: {type(failure).__name__}: {failure}"
         raise self._nothing_usable(reasons)
 
@@ -198,17 +198,13 @@ class AcceleratorSelector:
         return product
 
     def _call_factory(self, registration: Registration, request: Request | None) -> Accelerator:
-        what = f"accelerator {registration.name!r} ({registration.origin})"
         try:
-            factory = resolve_reference(registration.factory)
-            if isinstance(factory, type):
-                require_interface(factory, what)
-            product = factory()
+            product = registration.new_accelerator()
         except IncompleteAcceleratorError:
             raise
         except Exception as error:
             raise unusable(registration, request, f"its factory raised {_shown(error)}") from error
-        return _require_accelerator(product, what)
+        return require_accelerator(product, registration.shown)
 
     def _current_environment(self) -> Mapping[str, str]:
         return os.environ if self._environment is None else self._environment
@@ -251,7 +247,7 @@ def _checked(what: str, probe: Any) -> CheckedAvailability:
     return CheckedAvailability(usable, reason if isinstance(reason, str) else f"{what} says {usable}")
 
 
-def _require_accelerator(product: object, what: str) -> Accelerator:
+def require_accelerator(product: object, what: str) -> Accelerator:
     if isinstance(product, type) or product is None:
         raise IncompleteAcceleratorError(f"{what}: {product!r} is not an Accelerator object; give an instance")
     require_interface(product, what)

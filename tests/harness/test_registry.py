@@ -210,7 +210,7 @@ class TestEntryPoints:
         assert "published_backend:PLUGIN" in first.origin
         assert (second.name, second.priority, second.is_available) == ("second", 0, None)
         assert registry.get("first") is first
-        assert registry.failures() == {}
+        assert registry.entry_point_failures() == {}
 
     def test_the_metadata_is_read_once_and_not_at_construction(self) -> None:
         reads: list[int] = []
@@ -237,7 +237,7 @@ class TestEntryPoints:
             ]
         )
         assert [registration.name for registration in registry.registrations()] == ["sound"]
-        failures = registry.failures()
+        failures = registry.entry_point_failures()
         assert set(failures) == {"broken", "untidy", "wrong"}
         assert isinstance(failures["broken"], ModuleNotFoundError)
         assert isinstance(failures["untidy"], AttributeError)
@@ -247,18 +247,20 @@ class TestEntryPoints:
         ) as refusal:
             registry.get("broken")
         assert isinstance(refusal.value.__cause__, ModuleNotFoundError)
+        assert registry.find("broken") is registry.find("nosuch") is None
         modules("broken_backend", "def make(): ...")
         assert registry.get("broken").name == "broken"
-        assert set(registry.failures()) == {"untidy", "wrong"}
+        assert registry.find(" BROKEN ") is registry.get("broken")
+        assert set(registry.entry_point_failures()) == {"untidy", "wrong"}
         registry.unregister("untidy")
         registry.register("wrong", Factory(), replace=True)
-        assert registry.failures() == {}
+        assert registry.entry_point_failures() == {}
 
     def test_an_incomplete_class_is_a_failure(self, modules: Any) -> None:
         modules("incomplete_backend", "from harness.accelerator import Accelerator\nclass Half(Accelerator):\n    name = 'half'\n")
         registry = AcceleratorRegistry(entry_points=lambda: [entry_point("half", "incomplete_backend:Half")])
         assert registry.registrations() == ()
-        failure = registry.failures()["half"]
+        failure = registry.entry_point_failures()["half"]
         assert isinstance(failure, IncompleteAcceleratorError)
         assert set(failure.missing) == {*Accelerator.__abstractmethods__, *Accelerator.__annotations__} - {"name"}
 
@@ -274,7 +276,7 @@ class TestEntryPoints:
             ],
         )
         assert registry.names() == ("musa", "twice")
-        kinds = {name: type(error) for name, error in registry.failures().items()}
+        kinds = {name: type(error) for name, error in registry.entry_point_failures().items()}
         assert kinds == {
             "entry point 'MUSA = rival_backend:make'": DuplicateAcceleratorError,
             "entry point 'auto = rival_backend:make'": InvalidAcceleratorNameError,
@@ -297,7 +299,7 @@ class TestEntryPoints:
         registry = AcceleratorRegistry(entry_points=read)
         registry.add(Registration(name="a", factory=Factory()))
         assert registry.names() == ("a",)
-        assert registry.failures() == {}
+        assert registry.entry_point_failures() == {}
         damaged = AcceleratorRegistry(entry_points=lambda: (_ for _ in ()).throw(OSError("disk")))
         damaged.register("a", Factory())
         assert damaged.names() == ("a",)
