@@ -114,9 +114,8 @@ def _install_fake(name: str, devices: int | None) -> str:
     """Install the simulated machine; its device type."""
     if name not in fake_names():
         raise BackendNameError(unknown_backend_text(name))
-    from fakes.errors import FakeError
-
     import fakes
+    from fakes.errors import FakeError
 
     try:
         machine = fakes.install(name.removeprefix(FAKE_PREFIX), **({} if devices is None else {"devices": devices}))
@@ -165,9 +164,8 @@ def apply_fault(fault_id: str) -> None:
     """
     if not fault_id:
         return
-    from fakes.patching import Patches
-
     from fakes.faults import CATALOGUE
+    from fakes.patching import Patches
 
     if fault_id not in CATALOGUE:
         near = difflib.get_close_matches(fault_id, CATALOGUE, n=3, cutoff=0.0)
