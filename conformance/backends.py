@@ -115,11 +115,11 @@ def _install_fake(name: str, devices: int | None) -> str:
     if name not in fake_names():
         raise BackendNameError(unknown_backend_text(name))
     import fakes
-    from fakes.errors import FakeError
+    from fakes.errors import FakesError
 
     try:
         machine = fakes.install(name.removeprefix(FAKE_PREFIX), **({} if devices is None else {"devices": devices}))
-    except FakeError as error:
+    except FakesError as error:
         raise OptionError(str(error)) from error
     return machine.persona.device_type
 
