@@ -146,22 +146,24 @@ class VisibleDevices:
         return {entry.number: local for local, entry in enumerate(chosen) if entry.number is not None and not entry.is_part}
 
     def _by_name(self, text: str, device_id: object) -> int | None:
-        ignores_case = any(syntax.ignores_case for layer in self.grammar.layers for syntax in layer)
-        names = self._names(ignores_case)
-        wanted = visible_devices_entries.folded(text, ignores_case)
-        fitting = [local for local, name in names if name == wanted]
+        names = self._names
+        fitting = [local for local, name in names if name == text]
         if not fitting and not visible_devices_entries.is_sub_device(text):
-            fitting = [local for local, name in names if name.startswith(wanted) or (name and wanted.startswith(name))]
+            fitting = [local for local, name in names if self._fits(name, text) or self._fits(text, name)]
         if len(fitting) > 1:
             raise self._refusal(device_id, f"it is ambiguous: {len(fitting)} visible devices fit (local ids {_listing(fitting)})")
         return fitting[0] if fitting else None
 
-    def _names(self, ignores_case: bool) -> list[tuple[int, str]]:
+    def _fits(self, longer: str, shorter: str) -> bool:
+        ignores_case = any(syntax.ignores_case for layer in self.grammar.layers for syntax in layer)
+        return visible_devices_entries.starts_with(longer, shorter, ignores_case=ignores_case, bare_uuids=True)
+
+    @cached_property
+    def _names(self) -> list[tuple[int, str]]:
+        """(local id, UUID or name of a part) of each visible device that has one."""
         if self.chosen is not None:
-            pairs = [(local, entry.name) for local, entry in enumerate(self.chosen)]
-        else:
-            pairs = [(row.index, row.uuid) for row in self.physical_devices or ()]
-        return [(local, visible_devices_entries.folded(name, ignores_case)) for local, name in pairs if name]
+            return [(local, entry.name) for local, entry in enumerate(self.chosen) if entry.name]
+        return [(row.index, row.uuid) for row in self.physical_devices or () if row.uuid]
 
     def _local(self, number: int, device_id: object, kind: str) -> LocalDeviceId:
         if self.count == 0:

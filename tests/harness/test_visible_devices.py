@@ -214,6 +214,21 @@ def test_sparse_and_shifted_lists():
     assert musa("4,5,6,7").resolve(1) == 1
 
 
+def test_musa_uuids_with_and_without_their_prefix():
+    bare = ("2b7d56ad-43c9-89d9-703c-03c503e7fad4", "a7257b94-d3d7-61b5-4f15-bbf8c2f23218")
+    table = tuple(PhysicalDevice(index, uuid) for index, uuid in enumerate(bare))
+    for value in (f"{bare[1]},{bare[0]}", f"GPU-{bare[1]},GPU-2b7d", "1,0"):
+        visible = musa(value, physical_devices=table)
+        for device_id in (bare[1], f"GPU-{bare[1]}", "GPU-a725"):
+            assert visible.resolve(device_id) == 0
+    assert ids(musa(f"{bare[1]},{bare[0]}")) == [bare[1], bare[0]]
+    assert ids(musa(f"{bare[1]},2b7d", physical_devices=table)) == [bare[1]]
+    assert ids(musa(f"{bare[1]},GPU-2b7d")) == [bare[1]]
+    assert musa("GPU-2b7d").resolve(bare[0]) == 0
+    assert musa(bare[0]).resolve("2b") == 0
+    assert read_visible_devices(GRAMMARS["cuda"], {"CUDA_VISIBLE_DEVICES": bare[0]}).entries == (PhysicalDeviceId(2),)
+
+
 # VIS-16
 
 
