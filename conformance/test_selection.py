@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -219,9 +220,8 @@ def test_next_call_succeeds_once_the_cause_is_mended(
         return product
 
     registry = AcceleratorRegistry()
-    registry.register(
-        "ant", **{"factory": lambda: product, "is_available": lambda: True, "request_variables": ("ANT",), part: flaky}
-    )
+    parts: dict[str, Any] = {"factory": lambda: product, "is_available": lambda: True, part: flaky}
+    registry.register("ant", **parts, request_variables=("ANT",))
     selector = AcceleratorSelector(registry, environment)
     for _ in range(failures):
         expect_refusal(selector.get, errors=(RuntimeError,), quoting="not yet")
@@ -293,11 +293,11 @@ def test_incomplete_backends_are_refused_with_every_lack(backend: BackendUnderTe
         error = expect_refusal(registry.register, "ant", lacking, errors=(TypeError,))
     else:
         # What was abstract when the class was made no longer stops its construction, as in a duck-typed backend.
-        lacking.__abstractmethods__ = frozenset()  # type: ignore[misc]
+        lacking.__abstractmethods__ = frozenset()
         if when == "set":
             error = expect_refusal(selector.set, lacking(), errors=(TypeError,))
         else:
-            registry.register("ant", lambda: lacking(), lambda: True)
+            registry.register("ant", partial(lacking), lambda: True)
             error = expect_refusal(selector.get, errors=(TypeError,), quoting="ant")
     unnamed = sorted(name for name in without if name not in str(error))
     require(not unnamed, f"a backend without {sorted(without)} was refused when {when}, but {unnamed} are not named: {error}")
