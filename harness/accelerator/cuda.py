@@ -55,6 +55,11 @@ class CUDAAccelerator(TorchNamespaceAccelerator):
             return False
         return self.device_count() > 0
 
+    def unavailable_reason(self) -> str:
+        if not (torch.version.cuda or torch.version.hip) or not hasattr(torch._C, "_cuda_getDeviceCount"):
+            return f"this PyTorch was built without CUDA or ROCm; {self.install_hint}"
+        return super().unavailable_reason()
+
     def physical_devices(self) -> tuple[PhysicalDevice, ...] | None:
         if not self.is_rocm:
             told = physical_devices_from_nvml("pynvml")

@@ -80,6 +80,14 @@ class NamespaceAccess(Accelerator):
         check = getattr(namespace, "is_available", None)
         return self.device_count() > 0 if check is None else bool(check())
 
+    def unavailable_reason(self) -> str:
+        """Why `is_available` is false, in words; as asked now."""
+        try:
+            self.accelerator_module()
+        except AcceleratorUnavailableError as error:
+            return str(error)
+        return f"torch.{self.device_type} shows no usable {self.device_type} device; {self.visible_devices().diagnosis}"
+
     def device_count(self) -> int:
         if not self._is_initialized():
             self._frozen_count = None

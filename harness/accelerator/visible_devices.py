@@ -123,17 +123,17 @@ class VisibleDevices:
         Raises:
             VisibleDevicesError: the driver shows fewer devices than the variables ask for; the message names the dropped entries.
         """
-        asked = self.deciding[-1].asked if self.deciding and self.chosen is not None else self.host_count
+        listing = [layer for layer in self.deciding if layer.shown is not None]
+        asked = listing[-1].asked if listing else self.host_count
         if asked is None or actual >= asked:
             return
-        dropped = [str(entry) for layer in self.deciding for entry in layer.dropped if entry.asked]
-        expected = self.entries if self.entries is not None else tuple(PhysicalDeviceId(number) for number in range(asked))
-        silently = [f"{quote(str(identity))} (not shown by the driver)" for identity in expected[max(actual, 0) :]]
-        subject = " and ".join(map(str, self.deciding)) or f"the host has {asked} devices, and no variable hides one; this"
+        dropped = [str(entry) for layer in listing for entry in layer.dropped if entry.asked]
+        expected: Sequence[object] = range(asked) if self.entries is None else self.entries
+        silently = [f"{quote(str(one))} (not shown by the driver)" for one in expected[max(actual, 0) :][:64]]
+        subject = " with ".join(map(str, listing)) or "no variable hides a device, which"
         raise VisibleDevicesError(
-            f"{subject} asks for {asked} devices, but the driver shows {actual}. Dropped: {_listing(dropped + silently) or 'unknown'}. "
-            "List only devices that the driver has, each once and in its notation, and set the variable before the driver is "
-            "first used"
+            f"{subject} asks for {_devices(asked)}, but the driver shows {actual}. Dropped: {_listing(dropped + silently)}. List "
+            "only devices that the driver has, each once and in its notation, and set the variable before the driver is first used"
         )
 
     def _by_number(self, number: int) -> int | None:
