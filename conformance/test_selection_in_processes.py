@@ -60,7 +60,9 @@ def test_absent_patch_is_a_warning(backend: BackendUnderTest) -> None:
 def test_missing_dependency_of_the_patch_is_named(backend: BackendUnderTest) -> None:
     answer = _patch_scenario(backend, "missing_dependency")
     text = str(answer["selected"])
-    require(text.startswith("RuntimeError") and "surely_absent_dependency" in text, f"due was a RuntimeError that names it; came {text}")
+    require(
+        text.startswith("RuntimeError") and "surely_absent_dependency" in text, f"due was a RuntimeError that names it; came {text}"
+    )
 
 
 @clause("SEL-7")
@@ -110,7 +112,9 @@ def test_probe_changes_nothing(backend: BackendUnderTest) -> None:
 def test_installed_packages_without_a_device_hide_no_other(backend: BackendUnderTest) -> None:
     answer = answer_of(backend, "conformance.child_programs.shims:pretended_hosts")["planted"]
     require(answer["imported"] == [], f"probing imported {answer['imported']}")
-    require(answer["selected"] == _RIVAL, f"beside packages without a device the selection is {answer['selected']}; due was {_RIVAL}")
+    require(
+        answer["selected"] == _RIVAL, f"beside packages without a device the selection is {answer['selected']}; due was {_RIVAL}"
+    )
 
 
 @clause("SEL-15")

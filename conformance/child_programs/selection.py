@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def probing(make_accelerator: ChildBackend) -> dict[str, Any]:
     }
 
 
-def _state(namespaces: list[Any]) -> dict[str, dict[str, int | str]]:
+def _state(namespaces: list[Any]) -> dict[str, Mapping[str, int | str]]:
     allowed = {*sys.stdlib_module_names, "torch", "harness", "conformance", "fakes"}
     public = {
         f"{namespace.__name__}.{name}": id(value)
@@ -87,7 +88,7 @@ def _state(namespaces: list[Any]) -> dict[str, dict[str, int | str]]:
     return {"environment": dict(os.environ), "modules": modules, "attributes": public}
 
 
-def _difference(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
@@ -95,9 +96,9 @@ def _initialized_runtimes(torch: Any) -> set[str]:
     """The device types whose namespace says that its runtime is initialised."""
     found = set()
     for name, namespace in vars(torch).copy().items():
-        if callable(getattr(namespace, "is_initialized", None)) and callable(getattr(namespace, "device_count", None)):
-            if namespace.is_initialized():
-                found.add(name)
+        is_runtime = callable(getattr(namespace, "is_initialized", None)) and callable(getattr(namespace, "device_count", None))
+        if is_runtime and namespace.is_initialized():
+            found.add(name)
     return found
 
 

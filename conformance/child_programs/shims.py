@@ -1,7 +1,7 @@
 """The built-in probes on a host that is pretended: vendors' packages without devices, and `torch.cuda` changed by a shim (SEL-14, SEL-15).
 
-For: `conformance/test_selection_in_processes.py`. PyTorch's attributes are changed for good; the process ends with the program. Not for: the
-backend under test (`selection.py`).
+For: `conformance/test_selection_in_processes.py`. PyTorch's attributes are changed for good; the process ends with the program. Not for:
+the backend under test (`selection.py`).
 """
 
 from __future__ import annotations

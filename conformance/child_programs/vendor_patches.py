@@ -49,7 +49,7 @@ class Scenario:
     def select(self) -> str:
         """The name of what is selected, or the error with its cause."""
         try:
-            return self.selector.get().name
+            return str(self.selector.get().name)
         except Exception as error:  # noqa: BLE001 - the check reads it
             cause = f" from {type(error.__cause__).__name__}" if error.__cause__ is not None else ""
             kind = "RuntimeError" if isinstance(error, RuntimeError) else type(error).__name__

@@ -1,7 +1,7 @@
 """Faults in choosing a backend (SEL-1 to SEL-12).
 
-For: the catalogue. Not for: registering (`registry.py`) or the probes and patches of vendors (`vendor_probes.py`). Each patches the reference's own
-methods and functions.
+For: the catalogue. Not for: registering (`registry.py`) or the probes and patches of vendors (`vendor_probes.py`). Each patches the
+reference's own methods and functions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from fakes.faults.fault import Fault
 from fakes.patching import Patches
 from harness.accelerator import registry as registry_module
 from harness.accelerator import selection
+from harness.accelerator.registration import resolve_reference
 from harness.accelerator.registry import AcceleratorRegistry
 from harness.accelerator.selection import AcceleratorSelector, CheckedAvailability, Request
 from harness.errors import AcceleratorUnavailableError, NoAcceleratorError, UnknownAcceleratorError
@@ -144,7 +145,7 @@ def _failed_selection_sticks(patches: Patches) -> None:
 
 def _probe_error_escapes(patches: Patches) -> None:
     def unguarded(_what: str, probe: Any) -> CheckedAvailability:
-        usable = bool(selection.resolve_reference(probe)())
+        usable = bool(resolve_reference(probe)())
         return CheckedAvailability(usable, "unavailable")
 
     patches.set(selection, "_checked", unguarded)
@@ -168,9 +169,7 @@ def _set_accepts_anything(patches: Patches) -> None:
 
 
 def _product_not_looked_at(patches: Patches) -> None:
-    patches.set(
-        AcceleratorSelector, "_construct", lambda _selector, registration, _request: registration.new_accelerator()
-    )
+    patches.set(AcceleratorSelector, "_construct", lambda _selector, registration, _request: registration.new_accelerator())
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -184,8 +183,16 @@ FAULTS: tuple[Fault, ...] = (
         "seed",
         _empty_variable_requests,
     ),
-    Fault("sel-vendor-before-explicit", ("SEL-1",), "A vendor's variable beats the explicit request.", "derived", _vendor_before_explicit),
-    Fault("sel-ties-by-insertion", ("SEL-1",), "Equal priorities are decided by registration order.", "derived", _ties_by_insertion),
+    Fault(
+        "sel-vendor-before-explicit",
+        ("SEL-1",),
+        "A vendor's variable beats the explicit request.",
+        "derived",
+        _vendor_before_explicit,
+    ),
+    Fault(
+        "sel-ties-by-insertion", ("SEL-1",), "Equal priorities are decided by registration order.", "derived", _ties_by_insertion
+    ),
     Fault("sel-lowest-priority-first", ("SEL-1",), "The lowest priority is preferred.", "derived", _lowest_priority_first),
     Fault("sel-unknown-name-without-list", ("SEL-3",), "The known names are not listed.", "derived", _unknown_name_without_list),
     Fault("sel-reasons-dropped", ("SEL-4",), "The reasons for passing backends over are dropped.", "seed", _reasons_dropped),
@@ -197,7 +204,11 @@ FAULTS: tuple[Fault, ...] = (
         _initialize_swallows_requests,
     ),
     Fault(
-        "sel-initialize-needs-a-device", ("SEL-5",), "Initialising raises on a host without devices.", "B57", _initialize_needs_a_device
+        "sel-initialize-needs-a-device",
+        ("SEL-5",),
+        "Initialising raises on a host without devices.",
+        "B57",
+        _initialize_needs_a_device,
     ),
     Fault("sel-no-lock", ("SEL-8",), "Threads select at the same time.", "derived", _no_lock),
     Fault("sel-failed-selection-sticks", ("SEL-9",), "A failure is raised again for ever.", "derived", _failed_selection_sticks),
