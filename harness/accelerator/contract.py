@@ -132,9 +132,7 @@ class Accelerator(abc.ABC):
 
         Subclasses that have used their runtime answer with the variables as they were at its first use (DEV-6).
         """
-        return read_visible_devices(
-            self.visible_devices_grammar, environment=environment, physical_devices=self.physical_devices()
-        )
+        return read_visible_devices(self.visible_devices_grammar, environment=environment, physical_devices=self.physical_devices())
 
     def resolve_visible_device_id(self, physical_device_id: object) -> LocalDeviceId:
         """The local id of a physical device id or UUID (VIS-4 to VIS-9, VIS-14).
