@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors
 
 from fakes import event as events
 from fakes import stream as streams
@@ -24,7 +25,7 @@ from fakes.tensor import DeviceTensor
 def apply(patches: Patches, machine: Machine) -> None:
     """Patch PyTorch for an installed machine."""
     # `with torch.device(...)` recognises factories by identity, from a list that is made once: let it know the originals.
-    torch.utils._device._device_constructors()
+    _device_constructors()
     _patch_accelerator(patches, machine)
     _patch_backward(patches)
     _patch_constructors(patches, machine)
