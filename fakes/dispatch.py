@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from fakes import composed_operators
 from fakes.allocator import Block
 from fakes.machine import Device, Machine, _current, current_machine
 from fakes.random_numbers import DeviceGenerator, device_generator, with_generator_as_default
@@ -64,7 +65,7 @@ class OperatorPlan:
         schema = operator._schema
         tags = operator.tags
         self.operator = operator
-        self.kernel: Callable[..., Any] = operator._op
+        self.kernel: Callable[..., Any] = composed_operators.KERNELS.get(operator, operator._op)
         self.name: str = schema.name
         written: list[int | str] = []
         self.view_of: int | None = None
@@ -488,6 +489,12 @@ def _pin_memory(plan: OperatorPlan, args: Any, kwargs: Any) -> NoReturn:
     raise RuntimeError(f"cannot pin '{kind}' only dense CPU tensors can be pinned")
 
 
+def _attention_choice(plan: OperatorPlan, args: Any, kwargs: Any) -> int:
+    # The fused choices name other devices' kernels.
+    del plan, args, kwargs
+    return int(torch.nn.attention.SDPBackend.MATH.value)
+
+
 SPECIAL: dict[Any, Callable[[OperatorPlan, Any, Any], Any]] = {
     aten.copy_.default: _copy,
     aten._local_scalar_dense.default: _local_scalar,
@@ -500,6 +507,7 @@ SPECIAL: dict[Any, Callable[[OperatorPlan, Any, Any], Any]] = {
     aten.set_.source_Storage_storage_offset: _set,
     aten.set_.default: _set,
     aten.record_stream.default: _record_stream,
+    aten._fused_sdp_choice.default: _attention_choice,
     aten.is_pinned.default: _is_pinned,
     aten._pin_memory.default: _pin_memory,
 }
