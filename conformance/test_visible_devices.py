@@ -14,6 +14,7 @@ from conformance.checking import clause, expect_refusal, not_checkable, require,
 from conformance.models.visible_devices import VARIABLES, ModelHost, Shown, resolved, resolved_uuid, shown, text_of
 from conformance.visible_devices_strategies import (
     FULL_HOST,
+    HIDING,
     UNKNOWN_HOST,
     UUIDS,
     cuda_lists,

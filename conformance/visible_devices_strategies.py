@@ -6,6 +6,7 @@ For: drawing texts on which every vendor's documents speak, odd ones included. N
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import hypothesis.strategies as st
 
@@ -21,22 +22,26 @@ UNKNOWN_HOST = ModelHost()
 FULL_HOST = ModelHost(UUIDS)
 
 
+@cache  # Hypothesis prepares a strategy once an object, which costs more than drawing from it
 def hosts(*, known: bool | None = None) -> st.SearchStrategy[ModelHost]:
     """A host of 1 to 8 cards, or one of which nothing is known."""
     full = st.integers(1, len(UUIDS)).map(lambda count: ModelHost(UUIDS[:count]))
     return full if known else st.just(UNKNOWN_HOST) if known is False else full | st.just(UNKNOWN_HOST)
 
 
+@cache
 def numbers(most: int, *, least: int = 0) -> st.SearchStrategy[list[int]]:
     """Distinct device numbers below `most`, in any order."""
     return st.lists(st.integers(0, most - 1), unique=True, min_size=least, max_size=most)
 
 
+@cache
 def environments(vendor: str, most: int) -> st.SearchStrategy[dict[str, str]]:
     """Values for the vendor's variables, each of which may be unset."""
     return _ENVIRONMENTS[vendor](most)
 
 
+@cache
 def cuda_lists(most: int) -> st.SearchStrategy[str]:
     """Values of CUDA's grammar: numbers, also written oddly, UUIDs in full and short, and what ends a list."""
     odd = st.sampled_from(("{}", "{}", "{}", " {}", "{} ", "+{}", "{}gpu2", "{}.5", "0{}"))
@@ -45,6 +50,7 @@ def cuda_lists(most: int) -> st.SearchStrategy[str]:
     return st.builds(lambda *parts: ",".join(parts[0] + parts[1] + parts[2]), *_parts(written, endings)) | uuid_lists()
 
 
+@cache
 def uuid_lists() -> st.SearchStrategy[str]:
     """Values of CUDA's grammar whose first entry is a UUID, or the start of one."""
     short = st.builds(lambda uuid, length: uuid[:length], st.sampled_from(UUIDS), st.integers(6, 14))
