@@ -12,14 +12,8 @@ from conformance.checking import clause, expect_refusal, not_checkable, require
 from conformance.models.visible_devices import VARIABLES, ModelHost, Shown, shown, text_of
 from conformance.visible_devices_strategies import UNKNOWN_HOST, UUIDS, cuda_lists, environments, hosts, numbers
 from conformance.visible_devices_view import REFUSALS, View, cuda_view, set_variables, takes_hosts, vendor_of
-from harness.accelerator.visible_devices import (
-    GRAMMARS,
-    PhysicalDevice,
-    PhysicalDeviceId,
-    VisibleDevices,
-    format_visible_devices,
-    read_visible_devices,
-)
+from harness.accelerator import visible_devices as reference
+from harness.accelerator.visible_devices import GRAMMARS, PhysicalDevice, PhysicalDeviceId, VisibleDevices
 
 _VENDORS = st.sampled_from(sorted(VARIABLES))
 _CHILD = "conformance.child_programs.visible_devices:identities"
@@ -27,7 +21,7 @@ _CHILD = "conformance.child_programs.visible_devices:identities"
 
 def _read(vendor: str, environment: dict[str, str], host: ModelHost = UNKNOWN_HOST) -> VisibleDevices:
     table = None if host.uuids is None else tuple(PhysicalDevice(number, uuid) for number, uuid in enumerate(host.uuids))
-    return read_visible_devices(GRAMMARS[vendor], environment, table)
+    return reference.read_visible_devices(GRAMMARS[vendor], environment, table)
 
 
 def _values(visible: VisibleDevices) -> list[int | str] | None:
@@ -140,9 +134,9 @@ def test_formatting_and_reading_back_is_the_identity(
         ids = [UUIDS[number % 8] + str(number) for number in listed]
     variable = data.draw(st.sampled_from(VARIABLES[vendor]))
     if vendor == "xpu" and not ids:
-        expect_refusal(format_visible_devices, grammar, ids, variable)  # neither variable has a value for no device
+        expect_refusal(reference.format_visible_devices, grammar, ids, variable)  # neither variable has a value for no device
         return
-    text = format_visible_devices(grammar, [PhysicalDeviceId(one) for one in ids], variable)
+    text = reference.format_visible_devices(grammar, [PhysicalDeviceId(one) for one in ids], variable)
     came = _values(_read(vendor, {variable: text}))
     require(came == ids, f"{variable}: {ids} is written as {text!r}, which is read back as {came}")
     require(
@@ -244,7 +238,7 @@ def test_local_devices_are_the_listed_ones(backend: BackendUnderTest) -> None:
     if vendor not in ("npu", "xpu"):
         lists |= {tuple(reversed(range(count))), (count - 1, *range(count - 1))}
     for listed in sorted(lists):
-        value = format_visible_devices(grammar, listed)
+        value = reference.format_visible_devices(grammar, listed)
         came = backend.in_child(_CHILD, environment={**unset, grammar.primary_variable: value})
         due = [everything[number] for number in listed]
         require(len(came) == len(listed), f"{grammar.primary_variable}={value}: device_count is {len(came)}; due was {len(listed)}")

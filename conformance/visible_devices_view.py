@@ -19,8 +19,9 @@ from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import not_checkable, unsupported
 from conformance.errors import ClauseViolation
 from conformance.models.visible_devices import VARIABLES, ModelHost
+from harness.accelerator import visible_devices
 from harness.accelerator.contract import Accelerator
-from harness.accelerator.visible_devices import GRAMMARS, PhysicalDevice, read_visible_devices
+from harness.accelerator.visible_devices import GRAMMARS, PhysicalDevice
 
 REFUSALS = (ValueError, RuntimeError, LookupError, TypeError)
 """What an adapter of any make may raise to refuse an id; not OverflowError, and not AttributeError."""
@@ -64,7 +65,9 @@ class View:
     def resolve(self, device_id: Any) -> Any:
         """The answer of the adapter, or of the library."""
         if self.backend is None:
-            return read_visible_devices(GRAMMARS[self.vendor], self.environment, _table(self.host)).resolve(device_id)
+            return visible_devices.read_visible_devices(GRAMMARS[self.vendor], self.environment, _table(self.host)).resolve(
+                device_id
+            )
         with set_variables(VARIABLES.get(self.vendor, ()), self.environment):
             return self._resolve(device_id)
 
