@@ -181,7 +181,7 @@ def _launch(plan: OperatorPlan, args: Sequence[Any], kwargs: dict[str, Any], mac
     return machine.scheduler.launch(plan, plan.kernel, args, kwargs, stream)
 
 
-def _launch_random(  # noqa: PLR0917
+def _launch_random(
     plan: OperatorPlan, args: Sequence[Any], kwargs: dict[str, Any], machine: Machine, device: Device, stream: Any
 ) -> Any:
     given = kwargs.get("generator") or next((value for value in args if isinstance(value, torch.Generator)), None)

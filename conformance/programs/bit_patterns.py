@@ -1,7 +1,7 @@
 """Host tensors whose every bit matters, and the copies that must keep them (DEV-7).
 
 For: NaN payloads, signed zeros, subnormals, empty and strided tensors of any dtype, as values that print as code. Not for:
-arithmetic; a computation may change a NaN's payload, a copy may not. """
+arithmetic; a computation may change a NaN's payload, a copy may not."""
 
 from __future__ import annotations
 
