@@ -37,14 +37,14 @@ def _allocate(size: Any, stride: Any, dtype: Any, device: Any, memory_format: An
     return wrap(data, target, machine.current_stream(target.index))
 
 
-def _empty(  # noqa: PLR0917 - the operator's schema
+def _empty(
     size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None
 ) -> Any:
     _refuse_layout(layout, pin_memory)
     return _allocate(size, None, dtype, device, memory_format)
 
 
-def _empty_strided(  # noqa: PLR0917
+def _empty_strided(
     size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
 ) -> Any:
     _refuse_layout(layout, pin_memory)
@@ -52,7 +52,7 @@ def _empty_strided(  # noqa: PLR0917
 
 
 def _triangle(operator: Any) -> Any:
-    def kernel(  # noqa: PLR0917
+    def kernel(
         row: int, col: int, offset: int = 0, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
     ) -> Any:
         _refuse_layout(layout, pin_memory)
