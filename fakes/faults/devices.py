@@ -174,12 +174,16 @@ def _copies_to_the_device(change: Callable[[torch.Tensor], torch.Tensor]) -> App
     return apply
 
 
+def _is_wide_float(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.dtype.itemsize > 1
+
+
 def _canonical_nan(source: torch.Tensor) -> torch.Tensor:
-    return torch.where(source.isnan(), torch.nan, source) if source.dtype in (torch.float32, torch.bfloat16) else source
+    return torch.where(source.isnan(), torch.nan, source) if _is_wide_float(source) else source
 
 
 def _positive_zero(source: torch.Tensor) -> torch.Tensor:
-    return source + 0.0 if source.dtype in (torch.float32, torch.float16) else source
+    return source + 0.0 if _is_wide_float(source) else source
 
 
 def _as_if_contiguous(source: torch.Tensor) -> torch.Tensor:
@@ -190,9 +194,9 @@ def _as_if_contiguous(source: torch.Tensor) -> torch.Tensor:
 
 
 def _flushed(source: torch.Tensor) -> torch.Tensor:
-    if source.dtype != torch.float32:
+    if not _is_wide_float(source):
         return source
-    return torch.where(source.abs() < torch.finfo(torch.float32).tiny, torch.zeros_like(source).copysign(source), source)
+    return torch.where(source.abs() < torch.finfo(source.dtype).tiny, torch.zeros_like(source).copysign(source), source)
 
 
 def _apply_mixture_computed(patches: Patches) -> None:
