@@ -28,7 +28,7 @@ def _lstm_cell(
     return shown * new_cell.tanh(), new_cell, aten.cat.default([entered, forgotten, proposed, shown], 1)
 
 
-def _lstm_cell_backward(
+def _lstm_cell_backward(  # noqa: PLR0917 - the operator's schema
     grad_hidden: torch.Tensor | None,
     grad_cell: torch.Tensor | None,
     cell: torch.Tensor,

@@ -19,7 +19,7 @@ from fakes.allocator import Block
 from fakes.machine import Device, Machine, _current, current_machine
 from fakes.random_numbers import DeviceGenerator, device_generator, with_generator_as_default
 from fakes.storage import DeviceStorage
-from fakes.tensor import DeviceTensor, wrap, wrap_view
+from fakes.tensor import DeviceTensor, host_tensor, wrap, wrap_view
 
 aten = torch.ops.aten
 _Tensor = torch.Tensor
@@ -146,7 +146,7 @@ class _Arguments:
                 self.index = value._index
             elif self.index != value._index:
                 _refuse_mixture(self.index, f"{value.device}")
-            return value._data
+            return host_tensor(value) if value._may_be_lazy else value._data
         if kind is list or kind is tuple:
             return [self.unwrap(item) for item in value]
         if isinstance(value, _Tensor):
@@ -396,8 +396,8 @@ def _copy(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     machine = _current.machine or current_machine()
     to_device = isinstance(destination, DeviceTensor)
     from_device = isinstance(source, DeviceTensor)
-    data = destination._data if to_device else destination
-    contents = source._data if from_device else source
+    data = host_tensor(destination) if to_device else destination
+    contents = host_tensor(source) if from_device else source
     index = destination._index if to_device else source._index
     if from_device:
         machine.open(source._index)
@@ -417,7 +417,7 @@ def _local_scalar(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:  # noqa: A
     machine = current_machine()
     machine.open(tensor._index)
     machine.scheduler.synchronize_stream(machine.current_stream(tensor._index))
-    return plan.kernel(tensor._data)
+    return plan.kernel(host_tensor(tensor))
 
 
 def _equal(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:

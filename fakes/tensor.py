@@ -31,6 +31,8 @@ class DeviceTensor(torch.Tensor):
     _data: torch.Tensor
     _block: Block
     _index: int
+    _may_be_lazy = False
+    """Whether the conjugate or negative bit was ever set. The host tensor never has them, see `host_tensor`."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -121,34 +123,7 @@ class DeviceTensor(torch.Tensor):
         return torch._utils._rebuild_tensor_v2, (typed, *geometry)
 
     def _user_state(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_data", "_block", "_index")}
-
-    # The lazy bits live in the host tensor alone: in both, PyTorch's fallbacks would apply them twice.
-
-    def is_conj(self) -> bool:
-        """Whether the conjugate bit is set."""
-        return self._data.is_conj()
-
-    def is_neg(self) -> bool:
-        """Whether the negative bit is set."""
-        return self._data.is_neg()
-
-    @property
-    def real(self) -> Any:  # type: ignore[override]
-        """The real part: a view."""
-        return self._part("real")
-
-    @property
-    def imag(self) -> Any:  # type: ignore[override]
-        """The imaginary part: a view, negated lazily where the conjugate bit is set."""
-        return self._part("imag")
-
-    def _part(self, name: str) -> Any:
-        function = getattr(torch, name)
-        if not self._data.is_conj():
-            return function(self)
-        part = function(self.conj())
-        return torch._neg_view(part) if name == "imag" else part
+        return {name: value for name, value in self.__dict__.items() if name not in ("_data", "_block", "_index", "_may_be_lazy")}
 
     def record_stream(self, stream: Any) -> None:
         """Say that a stream uses this tensor's memory, which must not be reused before the work issued there so far is done."""
@@ -168,6 +143,7 @@ class DeviceTensor(torch.Tensor):
         _base_data.__set__(self, value)
         if isinstance(value, DeviceTensor):
             self._data, self._block, self._index = value._data, value._block, value._index
+            self._may_be_lazy = value._may_be_lazy
 
 
 def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
@@ -189,14 +165,33 @@ def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
 
 def wrap_view(data: torch.Tensor, base: DeviceTensor) -> DeviceTensor:
     """A tensor that shares the memory of `base`, whose bytes are `data`."""
-    tensor: DeviceTensor = _make(
-        DeviceTensor, data.shape, data.stride(), data.storage_offset(), None, data.dtype, _strided, base.device
-    )
+    conjugate, negative = data.is_conj(), data.is_neg()
+    if conjugate:
+        data = torch.ops.aten._conj.default(data)
+    if negative:
+        data = torch.ops.aten._neg_view.default(data)
+    device = base.device
+    tensor: DeviceTensor = _make(DeviceTensor, data.shape, data.stride(), data.storage_offset(), None, data.dtype, _strided, device)
+    if conjugate or negative:
+        torch._C._set_conj(tensor, conjugate)
+        torch._C._set_neg(tensor, negative)
+        tensor._may_be_lazy = True
     _share_storage(tensor, base)
     tensor._data = data
     tensor._block = base._block
     tensor._index = base._index
     return tensor
+
+
+def host_tensor(tensor: DeviceTensor) -> torch.Tensor:
+    """The host tensor to compute with: with the lazy bits that the tensor has now, which PyTorch's fallbacks set and clear."""
+    data = tensor._data
+    if tensor._may_be_lazy:
+        if tensor.is_conj():
+            data = torch.ops.aten._conj.default(data)
+        if tensor.is_neg():
+            data = torch.ops.aten._neg_view.default(data)
+    return data
 
 
 def host_copy(tensor: torch.Tensor) -> torch.Tensor:
