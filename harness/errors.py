@@ -15,7 +15,9 @@ convention names, so that callers may catch either. Not for: errors of the suite
     ├── IncompleteAcceleratorError (TypeError)            a backend that lacks part of the interface
     ├── AcceleratorUnavailableError (RuntimeError)        a requested backend that cannot be used
     ├── NoAcceleratorError (RuntimeError)                 automatic selection found nothing usable
-    └── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+    ├── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+    ├── RoutedExpertsError (ValueError)                   routed experts, or a parallel layout, that cannot be aligned
+    └── RoutingReplayError (RuntimeError)                 a routing replay that is empty, over-read or not consumed exactly once
 """
 
 from __future__ import annotations
@@ -78,3 +80,11 @@ class NoAcceleratorError(HarnessError, RuntimeError):
 
 class VendorPatchError(HarnessError, RuntimeError):
     """A vendor's bootstrap module failed (SEL-7)."""
+
+
+class RoutedExpertsError(HarnessError, ValueError):
+    """Routed experts, token ids or a parallel layout that do not fit together (RXA-7, RXA-9, RXR-2)."""
+
+
+class RoutingReplayError(HarnessError, RuntimeError):
+    """A replay that is empty, over-read, not consumed exactly once, or of another shape than the scores (RXR-3, RXR-5)."""
