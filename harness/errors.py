@@ -10,14 +10,18 @@ convention names, so that callers may catch either. Not for: errors of the suite
     ├── UnknownCapabilityError (ValueError)               a capability name outside the closed set
     ├── UnsupportedCapabilityError (NotImplementedError)  an operation behind a capability that the backend denies
     ├── InvalidAcceleratorNameError (ValueError)          a name that cannot be registered
+    ├── InvalidRegistrationError (ValueError, TypeError)  a registration whose parts cannot be used
     ├── DuplicateAcceleratorError (ValueError)            a name that is registered already
     ├── UnknownAcceleratorError (ValueError)              a name that nobody registered
     ├── IncompleteAcceleratorError (TypeError)            a backend that lacks part of the interface
     ├── AcceleratorUnavailableError (RuntimeError)        a requested backend that cannot be used
     ├── NoAcceleratorError (RuntimeError)                 automatic selection found nothing usable
+    ├── ReentrantSelectionError (RuntimeError)            a selection asked for from inside a selection
     ├── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
     ├── RoutedExpertsError (ValueError)                   routed experts, or a parallel layout, that cannot be aligned
     └── RoutingReplayError (RuntimeError)                 a routing replay that is empty, over-read or not consumed exactly once
+
+    VisibleDevicesChangedWarning (RuntimeWarning)         a visible-devices variable changed after the runtime had read it
 """
 
 from __future__ import annotations
@@ -51,6 +55,10 @@ class InvalidAcceleratorNameError(HarnessError, ValueError):
     """A name that cannot be registered: empty, `auto`, `none` or not a string (REG-1)."""
 
 
+class InvalidRegistrationError(HarnessError, ValueError, TypeError):
+    """A registration whose factory, probe, priority or names cannot be used."""
+
+
 class DuplicateAcceleratorError(HarnessError, ValueError):
     """A name that is registered already, without `replace=True` (REG-2)."""
 
@@ -78,6 +86,10 @@ class NoAcceleratorError(HarnessError, RuntimeError):
     """Automatic selection found nothing usable (SEL-4)."""
 
 
+class ReentrantSelectionError(HarnessError, RuntimeError):
+    """A factory, probe or bootstrap asked for the accelerator that is being selected through it (SEL-8)."""
+
+
 class VendorPatchError(HarnessError, RuntimeError):
     """A vendor's bootstrap module failed (SEL-7)."""
 
@@ -88,3 +100,6 @@ class RoutedExpertsError(HarnessError, ValueError):
 
 class RoutingReplayError(HarnessError, RuntimeError):
     """A replay that is empty, over-read, not consumed exactly once, or of another shape than the scores (RXR-3, RXR-5)."""
+
+class VisibleDevicesChangedWarning(RuntimeWarning):
+    """A visible-devices variable changed after the runtime had read it; the change has no effect (DEV-6)."""

@@ -31,8 +31,6 @@ class DeviceContext:
         self._accelerator.set_device(self._accelerator.device_index(self._device))
         self._previous = previous
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if self._previous is not None:
             self._accelerator.set_device(self._previous)

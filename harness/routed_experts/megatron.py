@@ -7,9 +7,10 @@ arguments (`layout.py`, `alignment.py`, `replay_filling.py`).
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 
@@ -47,7 +48,10 @@ def layout_from_parallel_state(
     Raises:
         RoutedExpertsError: Megatron is not installed and no `parallel_state` was given.
     """
-    state = _megatron_parallel_state() if parallel_state is None else parallel_state
+    state = parallel_state
+    if state is None:
+        remedy = "give parallel_state, or call align_routed_experts with a ParallelLayout"
+        state = cast("ParallelState", _import_megatron("megatron.core.parallel_state", remedy))
     expert_parallel_size = getattr(state, "get_expert_model_parallel_world_size", None)
     return ParallelLayout(
         tensor_parallel_size=state.get_tensor_model_parallel_world_size(),
@@ -108,18 +112,13 @@ def model_chunks_from_megatron(configs: Sequence[Any]) -> list[ModelChunk]:
     Raises:
         RoutedExpertsError: Megatron is not installed.
     """
-    try:
-        from megatron.core.transformer.transformer_block import get_num_layers_to_build
-        from megatron.core.transformer.transformer_layer import get_transformer_layer_offset
-    except ImportError as error:
-        raise RoutedExpertsError(
-            "megatron-core is needed to number the layers of a pipeline; or give the chunks as integers"
-        ) from error
+    block = _import_megatron("megatron.core.transformer.transformer_block", "give the model chunks as integers")
+    layer = _import_megatron("megatron.core.transformer.transformer_layer", "give the model chunks as integers")
     chunks = []
     for stage, config in enumerate(configs):
         # Megatron refuses a stage where there is no virtual pipeline.
         vp_stage = stage if len(configs) > 1 else None
-        chunks.append(ModelChunk(get_transformer_layer_offset(config, vp_stage), get_num_layers_to_build(config, vp_stage)))
+        chunks.append(ModelChunk(layer.get_transformer_layer_offset(config, vp_stage), block.get_num_layers_to_build(config, vp_stage)))
     return chunks
 
 
@@ -146,13 +145,8 @@ def follow_environment(replays: RoutingReplayGroup, environment: Mapping[str, st
     replays.enabled, replays.stage = True, ReplayStage(stage)
 
 
-def _megatron_parallel_state() -> ParallelState:
+def _import_megatron(name: str, remedy: str) -> Any:
     try:
-        from megatron.core import parallel_state
+        return importlib.import_module(name)
     except ImportError as error:
-        raise RoutedExpertsError(
-            "megatron-core is not installed, so sizes and ranks are unknown; install it, give parallel_state, or call "
-            "align_routed_experts with a ParallelLayout"
-        ) from error
-    state: ParallelState = parallel_state
-    return state
+        raise RoutedExpertsError(f"{name} cannot be imported ({error}); install megatron-core, or {remedy}") from error

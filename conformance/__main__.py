@@ -1,0 +1,28 @@
+"""`python -m conformance …`: the suite from any folder, with pytest's options and ours.
+
+For: installed packages and launchers. A check is named as in the results (`conformance/test_devices.py::test_…`); without one, all run.
+Leaves no files in the current folder and reads no pytest configuration from it. Not for: a checkout's other tests.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+_PACKAGE = Path(__file__).parent
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the checks beside this file; the exit code is pytest's."""
+    given = sys.argv[1:] if arguments is None else arguments
+    checks = [str(_PACKAGE.parent / argument) for argument in given if "::" in argument]
+    options = [argument for argument in given if "::" not in argument]
+    ours = ["-c", os.devnull, f"--rootdir={_PACKAGE.parent}", "-p", "conformance.plugin", "-p", "no:cacheprovider"]
+    return int(pytest.main([*ours, *options, *(checks or [str(_PACKAGE)])]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

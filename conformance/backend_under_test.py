@@ -1,0 +1,100 @@
+"""What a check is handed as `backend`.
+
+For: the adapter, its devices and child processes in which the same backend can be made again. Not for: finding the backend
+(`backends.py`) or deciding whether a check may run (`gating.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from conformance.backends import BackendChoice, PreparedBackend
+from conformance.children import ChildProcesses
+
+if TYPE_CHECKING:
+    from harness.accelerator.contract import Accelerator
+
+_NO_CHANGES: Mapping[str, str | None] = MappingProxyType({})
+
+
+class BackendUnderTest:
+    """One backend for one run."""
+
+    def __init__(self, choice: BackendChoice, prepared: PreparedBackend, children: ChildProcesses, aligner: str = "") -> None:
+        self._choice = choice
+        self._prepared = prepared
+        self._children = children
+        self._aligner = aligner
+
+    def __repr__(self) -> str:
+        return f"<backend {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name on the command line, or the adapter's own where only `--accelerator` was given."""
+        return self._prepared.name
+
+    @property
+    def is_fake(self) -> bool:
+        """True for a simulated machine."""
+        return self._prepared.is_fake
+
+    @cached_property
+    def accelerator(self) -> Accelerator:
+        """The adapter that the run uses; an object of another class where `--accelerator` brought one."""
+        accelerator: Accelerator = self._prepared.new_accelerator()
+        return accelerator
+
+    def new_accelerator(self) -> Accelerator:
+        """A fresh adapter object through which no runtime call was made."""
+        accelerator: Accelerator = self._prepared.new_accelerator()
+        return accelerator
+
+    @cached_property
+    def no_device_reason(self) -> str | None:
+        """Why no device can be used, in words; None where one can."""
+        return self._prepared.no_device_reason()
+
+    @cached_property
+    def device_count(self) -> int:
+        """The number of devices that checks may use; 0 where none can be."""
+        if self.no_device_reason is not None:
+            return 0
+        try:
+            count = int(self.accelerator.device_count())
+        except Exception:  # noqa: BLE001 - the checks of DEV report it; here the suite assumes the one device that is available
+            count = 1
+        limit = self._choice.devices
+        return count if limit is None else min(count, limit)
+
+    def in_child(
+        self,
+        program: str | Callable[..., Any],
+        *,
+        environment: Mapping[str, str | None] = _NO_CHANGES,
+        fresh_interpreter: bool = False,
+        timeout: float = 60.0,
+        **arguments: Any,
+    ) -> Any:
+        """Run `function(make_accelerator, **arguments)` in a child process and return its JSON answer.
+
+        `program` is `"module:function"` or the module-level function itself. The child is forked from a zygote that has torch but not this
+        project imported, or is a new interpreter; `environment` (None removes a variable) is in force before anything of the project or
+        the vendor is imported. `make_accelerator()` installs the simulated machine and the fault of this run, and returns an adapter;
+        `make_accelerator.apply_fault()` applies the fault alone.
+
+        Raises:
+            ChildFailed, ChildDied, ChildTimeout: see `conformance.errors`.
+        """
+        path = program if isinstance(program, str) else f"{program.__module__}:{program.__qualname__}"
+        return self._children.run(
+            path,
+            backend=self._choice.as_data(),
+            environment=environment,
+            fresh_interpreter=fresh_interpreter,
+            timeout=timeout,
+            arguments=arguments,
+        )

@@ -1,0 +1,1 @@
+"""Programs that checks run in child processes."""

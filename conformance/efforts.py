@@ -1,0 +1,48 @@
+"""How hard a run tries: Hypothesis profiles of our own.
+
+For: the number of examples, the seed, and settings that make a run repeatable. Not for: what a check draws.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+
+EXAMPLES = MappingProxyType({"quick": 10, "default": 100, "certify": 1000})
+"""Examples a property, by effort."""
+
+_PROFILE = "accelerator-conformance"
+
+
+def load_profile(examples: int) -> None:
+    """Make `examples` examples a property the default of this process."""
+    settings.register_profile(
+        _PROFILE,
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        print_blob=False,
+        report_multiple_bugs=False,
+        verbosity=Verbosity.normal,
+        phases=[Phase.explicit, Phase.generate, Phase.target, Phase.shrink],  # explaining reruns a check too often for a device
+        # The backend is made once a run on purpose, and a slow device is no fault of the check.
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    settings.load_profile(_PROFILE)
+
+
+def scale_examples(test: Callable[..., Any], scale: float) -> None:
+    """Give one property its share of the examples, at least 1; nothing for tests without Hypothesis."""
+    if hasattr(test, "hypothesis") and scale != 1.0 and not hasattr(test, "_conformance_scaled"):
+        settings(max_examples=max(1, round(settings().max_examples * scale)))(test)
+        test._conformance_scaled = True  # type: ignore[attr-defined]
+
+
+def new_seed() -> int:
+    """A seed for a run that names none."""
+    return random.SystemRandom().randrange(2**32)

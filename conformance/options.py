@@ -1,0 +1,114 @@
+"""The suite's command-line options and what may be written there.
+
+For: `pytest conformance …` and `python -m conformance …`. Not for: options of the reports (`reports/pytest_plugin.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from conformance.backends import FAKE_PREFIX, BackendChoice
+from conformance.clauses import Tier
+from conformance.efforts import EXAMPLES
+from conformance.errors import OptionError
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@dataclass(frozen=True)
+class SuiteOptions:
+    """The options of one run, checked."""
+
+    choice: BackendChoice
+    aligner: str
+    tier: Tier
+    effort: str
+    examples: int
+    seed: int
+    require_device: bool
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options to pytest."""
+    group = parser.getgroup("conformance", "accelerator conformance")
+    add = group.addoption
+    add(
+        "--backend",
+        default="",
+        metavar="NAME",
+        help="the backend under test: musa, cuda, cpu, fake-musa, … (an unknown name lists all)",
+    )
+    add(
+        "--accelerator",
+        default="",
+        metavar="MODULE:FACTORY",
+        help="put another accelerator object under test; factory() returns it",
+    )
+    add("--aligner", default="", metavar="MODULE:FUNCTION", help="put another routed-expert alignment function under test")
+    add(
+        "--tier",
+        default=Tier.MULTI_NODE.value,
+        metavar="TIER",
+        help=f"run checks up to this tier: {', '.join(tier.value for tier in Tier)}",
+    )
+    add(
+        "--effort",
+        default="default",
+        metavar="EFFORT",
+        help=f"examples a property: {', '.join(f'{name} ({count})' for name, count in EXAMPLES.items())}",
+    )
+    add("--examples", default=None, metavar="N", help="examples a property, instead of the effort's number")
+    add("--devices", default=None, metavar="N", help="devices to simulate (fakes) or to use at most")
+    add("--fault", default="", metavar="ID", help="break the simulated machine or the reference on purpose; the run must then fail")
+    add("--require-device", action="store_true", help="a host without a usable device is an error, not a run of the host tier")
+
+
+def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
+    """The options of this run.
+
+    Raises:
+        OptionError: a value is not legal; the message says which are.
+    """
+    get = config.getoption
+    effort = _one_of("--effort", get("effort"), list(EXAMPLES))
+    examples = get("examples")
+    choice = BackendChoice(
+        backend=get("backend").strip(),
+        accelerator=get("accelerator").strip(),
+        devices=None if get("devices") is None else _positive("--devices", get("devices")),
+        fault=get("fault").strip(),
+    )
+    if not choice.backend and not choice.accelerator and not config.option.collectonly:
+        raise OptionError(
+            "say which backend to test: --backend=fake-musa (a simulated machine), --backend=musa, cuda, npu, xpu, cpu, … or "
+            "--accelerator=package.module:factory"
+        )
+    if choice.fault and choice.backend and not choice.backend.startswith(FAKE_PREFIX):
+        raise OptionError(f"--fault={choice.fault}: faults are for simulated machines (--backend=fake-…), not for {choice.backend}")
+    return SuiteOptions(
+        choice=choice,
+        aligner=get("aligner").strip(),
+        tier=Tier(_one_of("--tier", get("tier"), [tier.value for tier in Tier])),
+        effort=effort,
+        examples=EXAMPLES[effort] if examples is None else _positive("--examples", examples),
+        seed=seed,
+        require_device=get("require_device"),
+    )
+
+
+def _positive(option: str, text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise OptionError(f"{option}={text}: expected a whole number of at least 1")
+    return number
+
+
+def _one_of(option: str, text: str, legal: list[str]) -> str:
+    if text not in legal:
+        raise OptionError(f"{option}={text}: expected one of {', '.join(legal)}")
+    return text

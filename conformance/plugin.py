@@ -1,0 +1,198 @@
+"""The pytest plugin that makes a folder of tests a conformance run.
+
+For: pytest's hooks, in the order of a run: options, the backend, gating, recording, the summary. Not for: what those do; each has its
+module. Loaded by `conformance/conftest.py` in a checkout and by `python -m conformance` anywhere; installing the package loads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import efforts, hook_specifications, summary
+from conformance.backend_under_test import BackendUnderTest
+from conformance.errors import ConformanceError
+from conformance.options import add_options, read_options
+from conformance.outcomes import Outcome
+from conformance.session import SuiteSession
+
+SESSION = pytest.StashKey[SuiteSession]()
+_HERE = Path(__file__).parent
+_REPORTS_PLUGIN = "reports.pytest_plugin"
+_CHECK_TIMEOUT = 300.0  # seconds; a check that hangs is named by pytest-timeout
+_SHOWN_AS = {  # outcome: (category, letter, word) in pytest's progress
+    Outcome.UNSUPPORTED: ("unsupported", "u", "UNSUPPORTED"),
+    Outcome.NOT_RUN: ("not run", "n", "NOT RUN"),
+    Outcome.NOT_CHECKABLE: ("not checkable", "c", "NOT CHECKABLE"),
+    Outcome.FLAKY: ("failed", "F", "FLAKY"),
+    Outcome.HARNESS_ERROR: ("error", "E", "HARNESS ERROR"),
+}
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare our options, and let the reports declare theirs."""
+    add_options(parser)
+    pluginmanager.import_plugin(_REPORTS_PLUGIN)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Hooks that other plugins may implement."""
+    pluginmanager.add_hookspecs(hook_specifications)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Check the options and prepare the backend, before anything is collected."""
+    config.addinivalue_line("markers", "clause(*ids, tier, examples): the contract clauses that a check covers")
+    if config.option.help or getattr(config.option, "version", 0):
+        return
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(efforts.new_seed())
+    try:
+        options = read_options(config, seed=int(config.option.hypothesis_seed))
+        session = SuiteSession(options, collect_only=config.option.collectonly)
+    except (ConformanceError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from error
+    if getattr(config.option, "timeout", None) is None:
+        config.option.timeout = _CHECK_TIMEOUT
+    efforts.load_profile(options.examples)
+    config.stash[SESSION] = session
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the child processes."""
+    session = config.stash.get(SESSION, None)
+    if session is not None:
+        session.close()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Name the run."""
+    session = config.stash.get(SESSION, None)
+    return [] if session is None else summary.header(session)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Let `-k` find checks by clause, and scale the number of examples."""
+    session = config.stash[SESSION]
+    for item in items:
+        marker = item.get_closest_marker("clause")
+        if marker is None:
+            continue
+        item.extra_keyword_matches.update(marker.args)
+        session.collected[item.nodeid] = list(marker.args)
+        efforts.scale_examples(_function(item), marker.kwargs["examples"])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the zygote early, while the first checks run."""
+    suite = session.config.stash[SESSION]
+    if not suite.collect_only and session.items:
+        suite.children.warm_up()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """End a check that cannot give a verdict here."""
+    marker = item.get_closest_marker("clause")
+    if marker is not None:
+        item.config.stash[SESSION].gate(marker.args, marker.kwargs["tier"])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Count the examples of a property."""
+    session = item.config.stash[SESSION]
+    with session.counter_of(item.nodeid).counting(_function(item)):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach the check's record to the report of the phase that decided it."""
+    report = yield
+    if item.get_closest_marker("clause") is not None and (call.when == "call" or call.excinfo is not None):
+        session = item.config.stash[SESSION]
+        error = None if call.excinfo is None else call.excinfo.value
+        # An attribute of plain data travels with the report from a worker to the controller.
+        vars(report)["conformance"] = session.record(item.nodeid, error, call.when).as_data()
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Show an outcome that is neither pass nor fail as what it is."""
+    record = getattr(report, "conformance", None)
+    return None if record is None else _SHOWN_AS.get(Outcome(record["outcome"]))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a pytest-xdist worker: tell the controller what was collected."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None and SESSION in session.config.stash:
+        output["conformance_collected"] = session.config.stash[SESSION].collected
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - pytest-xdist's signature
+    """In the controller: what a worker collected."""
+    collected = getattr(node, "workeroutput", {}).get("conformance_collected", {})
+    node.config.stash[SESSION].collected.update(collected)
+
+
+class _Listener:
+    """Gathers the records, from this process or from workers; registered where the summary is made."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the record of a check; a worker that crashed leaves a failure without one."""
+        session = self._config.stash[SESSION]
+        record = getattr(report, "conformance", None)
+        if record is not None:
+            session.keep(record)
+        elif report.failed and report.nodeid not in session.records:
+            session.keep_crash(report.nodeid, report.longreprtext)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Assemble the results and hand them to whoever wants them."""
+        session = self._config.stash[SESSION]
+        if session.collect_only:
+            return
+        session.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+        self._config.hook.pytest_conformance_results(config=self._config, results=session.results)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the summary by area."""
+        session = self._config.stash[SESSION]
+        if session.results is not None:
+            summary.write(terminalreporter, session)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Only the controller, or a run without workers, gathers and sums up."""
+    if not hasattr(session.config, "workerinput") and SESSION in session.config.stash:
+        session.config.pluginmanager.register(_Listener(session.config), "conformance-listener")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Child programs and models are no test modules, whatever their names."""
+    inside = _HERE in collection_path.parents
+    return True if inside and collection_path.name in {"child_programs", "models", "programs"} else None
+
+
+def _function(item: pytest.Item) -> Any:
+    return getattr(item, "obj", None)
+
+
+@pytest.fixture(scope="session")
+def backend(request: pytest.FixtureRequest) -> BackendUnderTest:
+    """The backend under test."""
+    return request.config.stash[SESSION].backend

@@ -1,0 +1,145 @@
+"""What is remembered of each check, and how a run's checks become clauses' outcomes.
+
+For: turning what pytest saw into outcomes, counting Hypothesis examples, and plain data that survives pytest-xdist. Not for: showing
+(`summary.py`) or storing (`reports`).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import hypothesis.errors
+
+from conformance.check_endings import CheckEnded, NotCheckable, NotRun, Unsupported
+from conformance.clauses import CLAUSES
+from conformance.errors import ChildDied, ChildTimeout
+from conformance.outcomes import Outcome, combine
+
+_NOTE_START = re.compile("(Falsifying example|Failing test case): *")  # as older and newer Hypothesis head it
+_ENDINGS: Mapping[type[CheckEnded], Outcome] = {
+    Unsupported: Outcome.UNSUPPORTED,
+    NotRun: Outcome.NOT_RUN,
+    NotCheckable: Outcome.NOT_CHECKABLE,
+}
+
+
+@dataclass
+class CheckRecord:
+    """One check in one run; plain data.
+
+    `text` is the failure's message, the evidence of "unsupported" or the reason of "not run"; `example` the smallest failing example as
+    Hypothesis prints it; `examples_run` and `examples_discarded` count what was executed, 0 for checks that are no properties.
+    """
+
+    check: str
+    clauses: list[str]
+    outcome: str
+    text: str = ""
+    example: str = ""
+    examples_run: int = 0
+    examples_discarded: int = 0
+    replay: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """The keyword arguments that make an equal record."""
+        return asdict(self)
+
+
+@dataclass
+class ClauseResult:
+    """One clause in one run."""
+
+    id: str
+    outcome: Outcome
+    checks: list[CheckRecord]
+
+
+@dataclass
+class RunResults:
+    """Everything that a run found. `facts` holds what names the run: backend, contract revision, effort, seed, fault, argv, versions."""
+
+    facts: dict[str, Any]
+    clauses: dict[str, ClauseResult] = field(default_factory=dict)
+    interrupted: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every check that was collected has been reported."""
+        return not self.interrupted
+
+
+def assemble(
+    facts: dict[str, Any], records: Mapping[str, CheckRecord], collected: Mapping[str, list[str]], interrupted: bool
+) -> RunResults:
+    """Clause by clause results from the records; a collected check without a record was not run."""
+    checks: dict[str, list[CheckRecord]] = {clause_id: [] for clause_id in CLAUSES}
+    for name, clause_ids in sorted(collected.items()):
+        record = records.get(name)
+        if record is None:
+            reason = "the run was interrupted before it" if interrupted else "deselected on the command line"
+            record = CheckRecord(name, clause_ids, Outcome.NOT_RUN.value, reason)
+        for clause_id in clause_ids:
+            checks[clause_id].append(record)
+    results = RunResults(facts, interrupted=interrupted)
+    for clause_id, found in checks.items():
+        results.clauses[clause_id] = ClauseResult(clause_id, combine(Outcome(record.outcome) for record in found), found)
+    return results
+
+
+def outcome_of_error(error: BaseException, phase: str) -> Outcome:
+    """What an exception out of a check means; `phase` is pytest's `setup`, `call` or `teardown`."""
+    if isinstance(error, CheckEnded):
+        return _ENDINGS[type(error)]
+    if isinstance(error, hypothesis.errors.Flaky):
+        return Outcome.FLAKY
+    if isinstance(error, hypothesis.errors.HypothesisException) or (
+        phase != "call" and not isinstance(error, (ChildDied, ChildTimeout))
+    ):
+        return Outcome.HARNESS_ERROR
+    return Outcome.FAIL
+
+
+def falsifying_example(error: BaseException) -> str:
+    """The smallest failing example that Hypothesis noted on an exception; empty where it noted none."""
+    for note in getattr(error, "__notes__", ()):
+        start = _NOTE_START.match(note)
+        if start is not None:
+            return "\n".join(line for line in note[start.end() :].splitlines() if not line.strip().startswith("backend=<"))
+    return ""
+
+
+class ExampleCounter:
+    """Counts the executions of one property."""
+
+    def __init__(self) -> None:
+        self.run = 0
+        self.discarded = 0
+
+    @contextmanager
+    def counting(self, test: Callable[..., Any]) -> Iterator[None]:
+        """Count while the block runs; nothing for tests without Hypothesis."""
+        handle = getattr(test, "hypothesis", None)
+        if handle is None:
+            yield
+            return
+        original = handle.inner_test
+
+        @functools.wraps(original)
+        def counted(*arguments: Any, **keywords: Any) -> Any:
+            self.run += 1
+            try:
+                return original(*arguments, **keywords)
+            except hypothesis.errors.UnsatisfiedAssumption:
+                self.discarded += 1
+                raise
+
+        handle.inner_test = counted
+        try:
+            yield
+        finally:
+            handle.inner_test = original

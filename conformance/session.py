@@ -1,0 +1,158 @@
+"""The state of one run in one process.
+
+For: the options, the backend, the children, and the records of checks so far. Not for: pytest's hooks (`plugin.py`) or the wording of the
+summary (`summary.py`).
+"""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+from functools import cached_property
+from typing import Any
+
+from conformance import CONTRACT_REVISION
+from conformance.backend_under_test import BackendUnderTest
+from conformance.backends import prepare_backend
+from conformance.children import ChildProcesses
+from conformance.clauses import Tier, get_clause
+from conformance.errors import OptionError
+from conformance.gating import tier_of, verdict_before_running
+from conformance.options import SuiteOptions
+from conformance.outcomes import Outcome
+from conformance.recording import CheckRecord, ExampleCounter, RunResults, assemble, falsifying_example, outcome_of_error
+
+_LONGEST_TEXT = 4000  # characters of a failure's message that are kept
+
+
+class SuiteSession:
+    """Made when pytest is configured.
+
+    Raises:
+        BackendNameError, FactoryError, OptionError: the backend cannot be prepared, or has no device though `--require-device`
+        asks for one.
+    """
+
+    def __init__(self, options: SuiteOptions, *, collect_only: bool) -> None:
+        self.options = options
+        self.collect_only = collect_only
+        self.children = ChildProcesses()
+        self.collected: dict[str, list[str]] = {}
+        self.records: dict[str, CheckRecord] = {}
+        self.results: RunResults | None = None
+        self._counters: dict[str, ExampleCounter] = {}
+        if not collect_only:
+            reason = self.backend.no_device_reason
+            if options.require_device and reason is not None:
+                raise OptionError(f"--require-device: no device: {reason}")
+
+    @cached_property
+    def backend(self) -> BackendUnderTest:
+        """The backend under test; prepared at first use."""
+        choice = self.options.choice
+        return BackendUnderTest(choice, prepare_backend(choice), self.children, aligner=self.options.aligner)
+
+    def close(self) -> None:
+        """End the child processes."""
+        self.children.close()
+
+    def gate(self, clause_ids: tuple[str, ...], tier: str | None) -> None:
+        """Return where a check of these clauses can run.
+
+        Raises:
+            CheckEnded: it cannot; the class and the text say what to report.
+        """
+        clauses = tuple(get_clause(clause_id) for clause_id in clause_ids)
+        verdict = verdict_before_running(
+            clauses,
+            tier_of(clauses, tier),
+            backend=self.backend,
+            limit=self.options.tier,
+            what_runs=frozenset({Tier.HOST, Tier.DEVICE, Tier.MULTI_DEVICE}),
+        )
+        if verdict is not None:
+            raise verdict
+
+    def counter_of(self, check: str) -> ExampleCounter:
+        """The example counter of a check."""
+        return self._counters.setdefault(check, ExampleCounter())
+
+    def record(self, check: str, error: BaseException | None, phase: str) -> CheckRecord:
+        """The record of a check from the exception that ended a phase of it, or None where it passed."""
+        counter = self.counter_of(check)
+        outcome = Outcome.PASS if error is None else outcome_of_error(error, phase)
+        return CheckRecord(
+            check=check,
+            clauses=self.collected[check],
+            outcome=outcome.value,
+            text="" if error is None else _shortened(_text_of(error)),
+            example="" if error is None else falsifying_example(error),
+            examples_run=counter.run,
+            examples_discarded=counter.discarded,
+            replay=self.replay_line(check) if outcome in (Outcome.FAIL, Outcome.FLAKY) else "",
+        )
+
+    def keep(self, record: dict[str, Any]) -> None:
+        """Remember a record; a later phase's failure replaces an earlier pass."""
+        kept = self.records.get(record["check"])
+        if kept is None or kept.outcome == Outcome.PASS.value:
+            self.records[record["check"]] = CheckRecord(**record)
+
+    def keep_crash(self, check: str, text: str) -> None:
+        """Remember a check that took its worker process down with it."""
+        self.records[check] = CheckRecord(check, [], Outcome.FAIL.value, _shortened(text), replay=self.replay_line(check))
+
+    def finish(self, *, interrupted: bool) -> None:
+        """Assemble the results."""
+        for check, record in self.records.items():
+            record.clauses = record.clauses or self.collected.get(check, [])
+        self.results = assemble(self.facts(), self.records, self.collected, interrupted)
+
+    def facts(self) -> dict[str, Any]:
+        """What names this run."""
+        import torch
+
+        choice = self.options.choice
+        return {
+            "backend": self.backend.name,
+            "accelerator": choice.accelerator,
+            "simulated": self.backend.is_fake,
+            "no_device_reason": self.backend.no_device_reason,
+            "device_count": self.backend.device_count,
+            "fault": choice.fault,
+            "contract_revision": CONTRACT_REVISION,
+            "tier": self.options.tier.value,
+            "effort": self.options.effort,
+            "examples": self.options.examples,
+            "seed": self.options.seed,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "argv": sys.argv[1:],
+        }
+
+    def replay_line(self, check: str) -> str:
+        """One line that runs exactly this check again, with the same examples."""
+        choice = self.options.choice
+        parts = ["python -m conformance"]
+        for option, value in (
+            ("--backend", choice.backend),
+            ("--accelerator", choice.accelerator),
+            ("--aligner", self.options.aligner),
+            ("--devices", choice.devices),
+            ("--fault", choice.fault),
+            ("--examples", self.options.examples),
+            ("--hypothesis-seed", self.options.seed),
+        ):
+            if value:
+                parts.append(f"{option}={value}")
+        return " ".join([*parts, shlex.quote(check)])
+
+
+def _text_of(error: BaseException) -> str:
+    text = str(error) or type(error).__name__
+    return text if isinstance(error, (AssertionError, OptionError)) or hasattr(error, "text") else f"{type(error).__name__}: {text}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + " … (shortened)"
