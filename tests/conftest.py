@@ -13,8 +13,10 @@ from conformance.children import ChildProcesses
 
 @pytest.fixture(scope="session")
 def children() -> Iterator[ChildProcesses]:
-    """Forks child processes from a warm zygote."""
-    processes = ChildProcesses()
+    """Forks child processes from a zygote that has all that a run of the suite imports."""
+    processes = ChildProcesses(
+        preload=("conformance.plugin", "reports.pytest_plugin", "fakes.faults", "hypothesis.strategies", "xdist")
+    )
     yield processes
     processes.close()
 

@@ -20,7 +20,9 @@ def test_the_suite_finds_the_fault(fault_id: str, suite: Callable[..., SuiteRun]
     run = suite(f"--backend=fake-{fault.personas[0]}", f"--fault={fault_id}", "-k", " or ".join(fault.clauses), "-x")
     found = {clause_id for clause_id, outcome in run.outcomes().items() if outcome in _KILLING}
     assert run.exit_code == 1, run.output
-    assert found & set(fault.clauses), f"{fault_id} must break one of {fault.clauses}; failing clauses: {sorted(found)}\n{run.output}"
+    assert found & set(fault.clauses), (
+        f"{fault_id} must break one of {fault.clauses}; failing clauses: {sorted(found)}\n{run.output}"
+    )
 
 
 @pytest.mark.parametrize("fault_id", sorted(CATALOGUE))
