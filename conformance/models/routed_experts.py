@@ -1,18 +1,14 @@
-"""A slow, obviously right model of where each token goes.
+"""A slow, obviously right model of which row goes where.
 
-For: the oracle of the routed-experts checks. It builds the whole batch of a context-parallel rank as a Python list of labels, step
-by step as RXA-5 says, and cuts it up; nothing in it is shared with `harness.routed_experts`. Not for: expert ids; a label says which
-row of which sequence belongs in a place, and `None` marks a place for padding.
+For: the oracle of the routed-experts checks. It builds the whole batch of a context-parallel rank as a Python list, step by step as RXA-5
+says, and cuts it up; nothing in it is shared with `harness.routed_experts`. Not for: tensors; the checks turn places into ids.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
-from typing import TypeAlias
-
-Label: TypeAlias = "tuple[int, int] | None"
-"""(sequence, position), or None behind a sequence and behind the last one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,10 +23,22 @@ class LayoutSizes:
     expert_parallel_size: int = 1
 
 
-def rows_of_rank(
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """What belongs in one row. `sequence` and `position` name a token; both are None behind a sequence and behind the last one.
+
+    `padding` is None for a row of routed experts; for a padding row, the last token's included, its number in its group, which starts at 0.
+    """
+
+    sequence: int | None
+    position: int | None
+    padding: int | None
+
+
+def places_of_rank(
     sizes: LayoutSizes, sequence_lengths: Sequence[int], *, context_parallel_rank: int, tensor_parallel_rank: int
-) -> list[Label]:
-    """What a rank holds, row by row. A sequence's last token is labelled too, although it has no row of routed experts."""
+) -> list[Place]:
+    """What a rank holds, row by row."""
     rows = _rows_of_context_parallel_rank(sizes, sequence_lengths, context_parallel_rank)
     if not sizes.sequence_parallel:
         return rows
@@ -38,13 +46,11 @@ def rows_of_rank(
     return rows[tensor_parallel_rank * share : (tensor_parallel_rank + 1) * share]
 
 
-def _rows_of_context_parallel_rank(sizes: LayoutSizes, sequence_lengths: Sequence[int], rank: int) -> list[Label]:
+def _rows_of_context_parallel_rank(sizes: LayoutSizes, sequence_lengths: Sequence[int], rank: int) -> list[Place]:
     ranks = sizes.context_parallel_size
     multiple = sizes.tensor_parallel_size * sizes.data_pad_size_multiplier
-    sequences: list[list[Label]] = [
-        [(sequence, position) for position in range(length)] for sequence, length in enumerate(sequence_lengths)
-    ]
-    rows: list[Label] = []
+    sequences = [_sequence(number, length) for number, length in enumerate(sequence_lengths)]
+    rows: list[Place] = []
     if ranks > 1 and not sizes.allgather_context_parallel:
         for sequence in sequences:
             _pad(sequence, 2 * ranks)
@@ -60,6 +66,58 @@ def _rows_of_context_parallel_rank(sizes: LayoutSizes, sequence_lengths: Sequenc
     return rows[rank * share : (rank + 1) * share]
 
 
-def _pad(rows: list[Label], multiple: int) -> None:
+def _sequence(number: int, length: int) -> list[Place]:
+    rows = [Place(number, position, None) for position in range(length - 1)]
+    return [*rows, Place(number, length - 1, 0)]
+
+
+def _pad(rows: list[Place], multiple: int) -> None:
+    number = 0
     while len(rows) % multiple:
-        rows.append(None)
+        rows.append(Place(None, None, number))
+        number += 1
+
+
+def sequential_ids(padding: int, *, layers: int, top_k: int, num_experts: int) -> list[list[int]]:
+    """The ids `[layers][top_k]` of a padding row in the seed's numbering: a group's elements count up, modulo the experts."""
+    first = padding * layers * top_k
+    return [[(first + layer * top_k + choice) % num_experts for choice in range(top_k)] for layer in range(layers)]
+
+
+def expert_owner(expert: int, *, num_experts: int, ranks: int) -> int:
+    """The expert-parallel rank that owns an expert: equal consecutive shares, one more on the first `num_experts % ranks`."""
+    bounds = 0
+    for rank in range(ranks):
+        bounds += num_experts // ranks + (1 if rank < num_experts % ranks else 0)
+        if expert < bounds:
+            return rank
+    raise ValueError(f"expert {expert} of {num_experts}")
+
+
+def unavoidable_imbalance(rows: int, *, top_k: int, num_experts: int, ranks: int) -> int:
+    """How far apart the loads of expert-parallel ranks must come to lie, at least 1.
+
+    A rank cannot be chosen more often in a row than it owns experts, so a `top_k` beyond the small ranks' share falls on the larger ones.
+    """
+    least, larger = divmod(num_experts, ranks)
+    extra = max(0, top_k - least * ranks) * rows
+    return max(1, math.ceil(extra / larger)) if larger else 1
+
+
+def moe_layers_of_rank(
+    *,
+    num_layers: int,
+    pipeline_parallel_size: int,
+    pipeline_parallel_rank: int,
+    virtual_pipeline_size: int,
+    moe_layer_freq: int | Sequence[int],
+) -> list[int]:
+    """Global numbers of a pipeline rank's mixture-of-experts layers, in order: layers are dealt out chunk by chunk, round after round."""
+    chunk = num_layers // (pipeline_parallel_size * virtual_pipeline_size)
+    mine = []
+    for layer in range(num_layers):
+        holder = (layer // chunk) % pipeline_parallel_size
+        is_moe = layer % moe_layer_freq == 0 if isinstance(moe_layer_freq, int) else moe_layer_freq[layer] == 1
+        if holder == pipeline_parallel_rank and is_moe:
+            mine.append(layer)
+    return mine

@@ -118,7 +118,9 @@ def model_chunks_from_megatron(configs: Sequence[Any]) -> list[ModelChunk]:
     for stage, config in enumerate(configs):
         # Megatron refuses a stage where there is no virtual pipeline.
         vp_stage = stage if len(configs) > 1 else None
-        chunks.append(ModelChunk(layer.get_transformer_layer_offset(config, vp_stage), block.get_num_layers_to_build(config, vp_stage)))
+        chunks.append(
+            ModelChunk(layer.get_transformer_layer_offset(config, vp_stage), block.get_num_layers_to_build(config, vp_stage))
+        )
     return chunks
 
 

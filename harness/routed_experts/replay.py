@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import torch
 
 from harness.errors import RoutingReplayError
+
+
+_COMPACT_DTYPES = frozenset({torch.uint8, torch.int8, torch.int16})
+"""Kept as recorded; others are recorded as int32, since a device need not have them."""
 
 
 class ReplayStage(enum.Enum):
@@ -79,9 +84,9 @@ class RoutingReplay:
         return len(self._popped[ReplayStage.REPLAY_BACKWARD])
 
     @property
-    def recorded_bytes(self) -> int:
-        """Host memory that the recording keeps alive."""
-        return sum(indices.untyped_storage().nbytes() for indices in self._recorded.values())
+    def recorded(self) -> Mapping[int, torch.Tensor]:
+        """The recording by micro-batch: host tensors, to look at and not to write."""
+        return MappingProxyType(self._recorded)
 
     def record(self, top_indices: torch.Tensor, *, micro_batch: int | None = None) -> None:
         """Keep a copy of one micro-batch's choices on the host, pinned where memory can be pinned.
@@ -96,7 +101,7 @@ class RoutingReplay:
             RoutingReplayError: that micro-batch is recorded already, or `top_indices` is not two-dimensional and of an integer dtype.
         """
         key = self.require_recordable(top_indices, micro_batch)
-        copy = _empty_on_host(top_indices.shape, top_indices.dtype)
+        copy = _empty_on_host(top_indices.shape, top_indices.dtype if top_indices.dtype in _COMPACT_DTYPES else torch.int32)
         copy.copy_(top_indices)
         self._recorded[key] = copy
 
@@ -157,8 +162,8 @@ class RoutingReplay:
             )
         popped.add(micro_batch)
         device = self._device if isinstance(self._device, torch.device) else self._device()
-        # The recorded dtype is the smaller one: convert after the transfer.
-        return indices.to(device, copy=True, non_blocking=_is_pinned(indices)).to(torch.int32)
+        # A compact dtype travels as it is, and becomes int32 on the device.
+        return indices.to(device, copy=True, non_blocking=indices.is_pinned()).to(torch.int32)
 
     def check_consumed(self) -> None:
         """Require that each recorded micro-batch was popped once forward and once backward.
@@ -281,13 +286,8 @@ class RoutingReplayGroup:
 
 
 def _empty_on_host(shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+    pageable = torch.empty(shape, dtype=dtype, device="cpu")
     try:
-        if torch.accelerator.is_available():
-            return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)
+        return pageable.pin_memory()
     except (RuntimeError, NotImplementedError):
-        pass  # this backend pins nothing; pageable memory holds the same bytes
-    return torch.empty(shape, dtype=dtype, device="cpu")
-
-
-def _is_pinned(tensor: torch.Tensor) -> bool:
-    return torch.accelerator.is_available() and tensor.is_pinned()
+        return pageable  # no accelerator, or one that pins nothing: the bytes are the same
