@@ -54,7 +54,7 @@ def load_aligner(path: str) -> Aligner:
         FactoryError: it cannot be loaded, or has neither signature.
     """
     if not path:
-        return lambda *arguments, **keywords: alignment.align_routed_experts(*arguments, **keywords)
+        return _reference
     state = _StandIn()
     with state.installed():
         function = load_callable(path, "--aligner")
@@ -65,9 +65,14 @@ def load_aligner(path: str) -> Aligner:
     if "allgather_cp" in parameters:
         return _with_parallel_state(function, state)
     raise FactoryError(
-        f"--aligner={path}: expected the parameters (routed_experts, tokens, *, layout, num_experts, padding, validate), or (routed_experts, "
-        f"tokens, *, num_experts, data_pad_size_multiplier, sequence_parallel, allgather_cp); it has ({', '.join(parameters)})"
+        f"--aligner={path}: expected the parameters (routed_experts, tokens, *, layout, num_experts, padding, validate), or "
+        "(routed_experts, tokens, *, num_experts, data_pad_size_multiplier, sequence_parallel, allgather_cp); it has "
+        f"({', '.join(parameters)})"
     )
+
+
+def _reference(*arguments: Any, **keywords: Any) -> torch.Tensor:
+    return alignment.align_routed_experts(*arguments, **keywords)
 
 
 def _with_parallel_state(function: Callable[..., torch.Tensor], state: _StandIn) -> Aligner:

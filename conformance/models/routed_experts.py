@@ -7,6 +7,7 @@ says, and cuts it up; nothing in it is shared with `harness.routed_experts`. Not
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 
@@ -38,15 +39,16 @@ class Place:
 def places_of_rank(
     sizes: LayoutSizes, sequence_lengths: Sequence[int], *, context_parallel_rank: int, tensor_parallel_rank: int
 ) -> list[Place]:
-    """What a rank holds, row by row."""
-    rows = _rows_of_context_parallel_rank(sizes, sequence_lengths, context_parallel_rank)
+    """What a rank holds, row by row; not to be changed."""
+    rows = _rows_of_context_parallel_rank(sizes, tuple(sequence_lengths), context_parallel_rank)
     if not sizes.sequence_parallel:
         return rows
     share = len(rows) // sizes.tensor_parallel_size
     return rows[tensor_parallel_rank * share : (tensor_parallel_rank + 1) * share]
 
 
-def _rows_of_context_parallel_rank(sizes: LayoutSizes, sequence_lengths: Sequence[int], rank: int) -> list[Place]:
+@functools.lru_cache(maxsize=64)
+def _rows_of_context_parallel_rank(sizes: LayoutSizes, sequence_lengths: tuple[int, ...], rank: int) -> list[Place]:
     ranks = sizes.context_parallel_size
     multiple = sizes.tensor_parallel_size * sizes.data_pad_size_multiplier
     sequences = [_sequence(number, length) for number, length in enumerate(sequence_lengths)]

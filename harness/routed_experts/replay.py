@@ -17,7 +17,6 @@ import torch
 
 from harness.errors import RoutingReplayError
 
-
 _COMPACT_DTYPES = frozenset({torch.uint8, torch.int8, torch.int16})
 """Kept as recorded; others are recorded as int32, since a device need not have them."""
 
