@@ -26,7 +26,7 @@ _SEQUENTIAL_HALF = dataclasses.replace(_SMALL, sequence_parallel=True)
 _JOINED = dataclasses.replace(_SMALL, allgather_context_parallel=True, sequence_parallel=True)
 
 
-@clause("RXA-1", "RXA-5")
+@clause("RXA-1", "RXA-5", examples=0.4)
 @given(case=cases())
 def test_each_row_is_that_of_its_token(backend: BackendUnderTest, case: Case) -> None:
     """Every real position of every rank holds the row of the token that the layout puts there."""
@@ -37,7 +37,7 @@ def test_each_row_is_that_of_its_token(backend: BackendUnderTest, case: Case) ->
         _require_rows(case, rank, case.aligned(backend.aligner, rank, labels), case.due(rank, labels), real)
 
 
-@clause("RXA-1", "RXA-5")
+@clause("RXA-1", "RXA-5", examples=0.4)
 @given(case=cases(least_sequences=0))
 def test_token_ids_are_sliced_like_the_model(case: Case) -> None:
     """The library's layout slices token ids, and finds a token's holder, as the model does."""
@@ -56,7 +56,7 @@ def test_token_ids_are_sliced_like_the_model(case: Case) -> None:
                     require(False, f"{_who(case, rank)}: {place} was located at {tuple(found)}, due was {where}")
 
 
-@clause("RXA-2")
+@clause("RXA-2", examples=0.4)
 @given(case=cases())
 def test_each_real_row_appears_once(backend: BackendUnderTest, case: Case) -> None:
     """Counted by identity over all ranks, without the help of any layout."""
@@ -81,7 +81,7 @@ def test_each_real_row_appears_once(backend: BackendUnderTest, case: Case) -> No
     )
 
 
-@clause("RXA-3")
+@clause("RXA-3", examples=0.4)
 @given(case=cases())
 def test_all_ranks_have_the_same_length(backend: BackendUnderTest, case: Case) -> None:
     """A multiple of the layout's padding, computed without a process group to ask the others through."""
@@ -95,7 +95,7 @@ def test_all_ranks_have_the_same_length(backend: BackendUnderTest, case: Case) -
     require(not torch.distributed.is_initialized(), "the aligner under test started a process group")
 
 
-@clause("RXA-4", examples=0.5)
+@clause("RXA-4", examples=0.3)
 @pytest.mark.parametrize("padding", ["sequential", "spread"])
 @given(case=cases())
 def test_padding_rows_are_legal(backend: BackendUnderTest, case: Case, padding: str) -> None:
@@ -120,7 +120,7 @@ def test_padding_rows_are_legal(backend: BackendUnderTest, case: Case, padding: 
         require(same, f"{case}, {padding}: context-parallel rank {context_parallel_rank} differs by who computes it")
 
 
-@clause("RXA-4", examples=0.5)
+@clause("RXA-4", examples=0.3)
 @given(case=cases())
 def test_sequential_padding_is_numbered_like_the_seed(backend: BackendUnderTest, case: Case) -> None:
     """Every padding row of every rank, compared with the numbering written out."""
@@ -130,7 +130,7 @@ def test_sequential_padding_is_numbered_like_the_seed(backend: BackendUnderTest,
         _require_rows(case, rank, case.aligned(backend.aligner, rank, labels), case.due(rank, labels), padding)
 
 
-@clause("RXA-4", examples=0.5)
+@clause("RXA-4", examples=0.3)
 @given(case=cases())
 def test_spread_padding_balances_expert_parallel_ranks(backend: BackendUnderTest, case: Case) -> None:
     """Layer by layer: on each rank, and over the padding of the whole layout."""
@@ -281,7 +281,7 @@ def test_ids_out_of_range_are_refused(backend: BackendUnderTest, data: st.DataOb
     _require_numbers(expect_refusal(align, labels, errors=(ValueError,)), (sequence, position))
 
 
-@clause("RXA-10")
+@clause("RXA-10", examples=0.3)
 @given(case=cases())
 def test_the_whole_equals_the_seed(backend: BackendUnderTest, case: Case) -> None:
     """Real and padding rows alike, on every rank."""

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +25,7 @@ class LayoutSizes:
     expert_parallel_size: int = 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """What belongs in one row. `sequence` and `position` name a token; both are None behind a sequence and behind the last one.
 
     `padding` is None for a row of routed experts; for a padding row, the last token's included, its number in its group, which starts at 0.
