@@ -1,0 +1,1 @@
+"""Small independent models that say what a check is due. They share no code with the reference."""
