@@ -11,6 +11,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from conformance.aligners import Aligner, load_aligner
 from conformance.backends import BackendChoice, PreparedBackend
 from conformance.children import ChildProcesses
 
@@ -52,6 +53,15 @@ class BackendUnderTest:
         """A fresh adapter object through which no runtime call was made."""
         accelerator: Accelerator = self._prepared.new_accelerator()
         return accelerator
+
+    @cached_property
+    def aligner(self) -> Aligner:
+        """The routed-expert alignment function under test: the reference's, or what `--aligner` names.
+
+        Raises:
+            FactoryError: it cannot be loaded.
+        """
+        return load_aligner(self._aligner)
 
     @cached_property
     def no_device_reason(self) -> str | None:

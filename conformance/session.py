@@ -43,6 +43,7 @@ class SuiteSession:
         self.results: RunResults | None = None
         self._counters: dict[str, ExampleCounter] = {}
         if not collect_only:
+            _ = self.backend.aligner  # a path that does not load is a usage error, not a failed check
             reason = self.backend.no_device_reason
             if options.require_device and reason is not None:
                 raise OptionError(f"--require-device: no device: {reason}")
@@ -117,6 +118,7 @@ class SuiteSession:
         return {
             "backend": self.backend.name,
             "accelerator": choice.accelerator,
+            "aligner": self.options.aligner,
             "simulated": self.backend.is_fake,
             "no_device_reason": self.backend.no_device_reason,
             "device_count": self.backend.device_count,

@@ -17,7 +17,9 @@ convention names, so that callers may catch either. Not for: errors of the suite
     ├── AcceleratorUnavailableError (RuntimeError)        a requested backend that cannot be used
     ├── NoAcceleratorError (RuntimeError)                 automatic selection found nothing usable
     ├── ReentrantSelectionError (RuntimeError)            a selection asked for from inside a selection
-    └── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+    ├── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+    ├── RoutedExpertsError (ValueError)                   routed experts, or a parallel layout, that cannot be aligned
+    └── RoutingReplayError (RuntimeError)                 a routing replay that is empty, over-read or not consumed exactly once
 
     VisibleDevicesChangedWarning (RuntimeWarning)         a visible-devices variable changed after the runtime had read it
 """
@@ -91,6 +93,13 @@ class ReentrantSelectionError(HarnessError, RuntimeError):
 class VendorPatchError(HarnessError, RuntimeError):
     """A vendor's bootstrap module failed (SEL-7)."""
 
+
+class RoutedExpertsError(HarnessError, ValueError):
+    """Routed experts, token ids or a parallel layout that do not fit together (RXA-7, RXA-9, RXR-2)."""
+
+
+class RoutingReplayError(HarnessError, RuntimeError):
+    """A replay that is empty, over-read, not consumed exactly once, or of another shape than the scores (RXR-3, RXR-5)."""
 
 class VisibleDevicesChangedWarning(RuntimeWarning):
     """A visible-devices variable changed after the runtime had read it; the change has no effect (DEV-6)."""
