@@ -1,0 +1,34 @@
+"""The catalogue of faults: each makes some check of the suite fail, by name.
+
+For: proving that the suite can tell a wrong backend from a right one. Not for: the faults themselves; each area has its module, which
+exports `FAULTS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from fakes.faults.fault import Fault
+
+__all__ = ["CATALOGUE", "Fault", "assemble"]
+
+
+def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
+    """The faults of all areas by id, in the order given.
+
+    Raises:
+        ValueError: two faults share an id, or a fault names no clause.
+    """
+    catalogue: dict[str, Fault] = {}
+    for fault in (fault for area in areas for fault in area):
+        if fault.id in catalogue:
+            raise ValueError(f"two faults are called {fault.id!r}; give one of them another id")
+        if not fault.clauses:
+            raise ValueError(f"fault {fault.id!r} names no clause that it breaks")
+        catalogue[fault.id] = fault
+    return MappingProxyType(catalogue)
+
+
+CATALOGUE: Mapping[str, Fault] = assemble()
+"""Every fault by id. Area modules are listed here explicitly, so that a missing one is an import error and not a smaller catalogue."""
