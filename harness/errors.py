@@ -15,7 +15,11 @@ convention names, so that callers may catch either. Not for: errors of the suite
     ├── IncompleteAcceleratorError (TypeError)            a backend that lacks part of the interface
     ├── AcceleratorUnavailableError (RuntimeError)        a requested backend that cannot be used
     ├── NoAcceleratorError (RuntimeError)                 automatic selection found nothing usable
-    └── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+    ├── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+    ├── BackendSpecError (ValueError)                     a process-group backend string that nobody can read one way
+    │   └── BackendSpecTypeError (TypeError)              a process-group backend that is not a string
+    └── ProcessGroupError (RuntimeError)                  process groups that cannot be registered, destroyed or rebuilt
+        └── ProcessGroupDestroyedError                    communication on a group that was destroyed and not rebuilt
 """
 
 from __future__ import annotations
@@ -78,3 +82,19 @@ class NoAcceleratorError(HarnessError, RuntimeError):
 
 class VendorPatchError(HarnessError, RuntimeError):
     """A vendor's bootstrap module failed (SEL-7)."""
+
+
+class BackendSpecError(HarnessError, ValueError):
+    """A process-group backend string that is malformed or names a device that nobody knows (PGN-6)."""
+
+
+class BackendSpecTypeError(BackendSpecError, TypeError):
+    """A process-group backend that is not a string (PGN-6)."""
+
+
+class ProcessGroupError(HarnessError, RuntimeError):
+    """Process groups that cannot be registered, destroyed or rebuilt; the message names the step and the ranks (PGL-9)."""
+
+
+class ProcessGroupDestroyedError(ProcessGroupError):
+    """Communication on a group that was destroyed and not rebuilt (PGL-1)."""
