@@ -45,16 +45,18 @@ class BackendUnderTest:
     @cached_property
     def accelerator(self) -> Accelerator:
         """The adapter that the run uses; an object of another class where `--accelerator` brought one."""
-        return self._prepared.new_accelerator()
+        accelerator: Accelerator = self._prepared.new_accelerator()
+        return accelerator
 
     def new_accelerator(self) -> Accelerator:
         """A fresh adapter object through which no runtime call was made."""
-        return self._prepared.new_accelerator()
+        accelerator: Accelerator = self._prepared.new_accelerator()
+        return accelerator
 
     @cached_property
     def no_device_reason(self) -> str | None:
         """Why no device can be used, in words; None where one can."""
-        return self._prepared.unavailable_reason()
+        return self._prepared.no_device_reason()
 
     @cached_property
     def device_count(self) -> int:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from conformance.errors import BackendNameError, FactoryError, OptionError
-
-if TYPE_CHECKING:
-    from harness.accelerator.contract import Accelerator
 
 FAKE_PREFIX = "fake-"
 
@@ -47,88 +45,106 @@ class BackendChoice:
 class PreparedBackend:
     """A backend that can make adapters in this process.
 
-    `new_accelerator` returns a fresh adapter object through which no runtime call was made.
+    `new_accelerator` returns a fresh adapter object through which no runtime call was made; `no_device_reason` says in words why no device
+    can be used now, or None where one can.
     """
 
     name: str
-    new_accelerator: Callable[[], Accelerator]
     is_fake: bool
-    is_external: bool
-    unavailable_reason: Callable[[], str | None] = field(default=lambda: None)
+    new_accelerator: Callable[[], Any]
+    no_device_reason: Callable[[], str | None]
 
 
 def prepare_backend(choice: BackendChoice) -> PreparedBackend:
     """Install what the choice needs in this process and find its factory.
 
     Raises:
-        BackendNameError: nothing has that name. FactoryError: the named code cannot be loaded. OptionError: the fault does not exist, or
-        the number of devices is not legal.
+        BackendNameError: nothing has that name. FactoryError: the code behind the name cannot be loaded, or raises. OptionError: the fault
+        does not exist, or the number of devices is not legal.
     """
-    make = _factory_of(choice)
+    known = _find(choice)
     apply_fault(choice.fault)
     if choice.accelerator:
-        external = load_callable(choice.accelerator, "--accelerator")
-        _call_factory(external, choice.accelerator)
-        make = lambda: _call_factory(external, choice.accelerator)  # noqa: E731 - the same factory, called again
-    accelerator = _call_factory(make, choice.backend or choice.accelerator)
-    name = choice.backend or str(getattr(accelerator, "name", choice.accelerator))
-    return PreparedBackend(
-        name=name,
-        new_accelerator=make,
-        is_fake=choice.backend.startswith(FAKE_PREFIX),
-        is_external=bool(choice.accelerator) or not choice.backend.startswith(FAKE_PREFIX),
-        unavailable_reason=lambda: why_unavailable(name, accelerator),
-    )
+        factory = load_callable(choice.accelerator, "--accelerator")
+        make = _Maker(f"--accelerator={choice.accelerator}", factory)
+        accelerator = make()
+        name = choice.backend or str(getattr(accelerator, "name", choice.accelerator))
+        return PreparedBackend(name, known is not None and known.is_fake, make, lambda: why_unavailable(accelerator))
+    if known is None:
+        raise BackendNameError("neither --backend nor --accelerator was given")
+    known.new_accelerator()
+    return known
 
 
-def _factory_of(choice: BackendChoice) -> Callable[[], Any]:
-    """The factory behind `--backend`; installs the simulated machine where the name asks for one."""
+class _Maker:
+    """Calls a factory and turns whatever it raises into one typed error."""
+
+    def __init__(self, origin: str, factory: Callable[[], Any]) -> None:
+        self._origin = origin
+        self._factory = factory
+
+    def __call__(self) -> Any:
+        try:
+            made = self._factory()
+        except Exception as error:
+            raise FactoryError(f"{self._origin}: the factory raised {type(error).__name__}: {error}") from error
+        if made is None:
+            raise FactoryError(f"{self._origin}: the factory returned None; it must return an accelerator object")
+        return made
+
+
+def _find(choice: BackendChoice) -> PreparedBackend | None:
+    """The backend behind `--backend`, with the simulated machine installed where the name asks for one; None without a name."""
     name = choice.backend
     if not name:
-        return lambda: None
-    if name.startswith(FAKE_PREFIX):
-        return _install_fake(name.removeprefix(FAKE_PREFIX), choice.devices)
-    registered = _registered_factory(name)
-    if registered is not None:
-        return registered
-    if _is_torch_device_type(name):
+        return None
+    device_type = _install_fake(name, choice.devices) if name.startswith(FAKE_PREFIX) else name
+    found = _registered(name, device_type)
+    if found is not None:
+        return found
+    if _is_torch_device_type(device_type):
         from harness.accelerator.generic import GenericAccelerator
 
-        return lambda: GenericAccelerator(name)
+        make = _Maker(f"--backend={name}", lambda: GenericAccelerator(device_type))
+        return PreparedBackend(name, device_type != name, make, lambda: why_unavailable(make()))
     raise BackendNameError(unknown_backend_text(name))
 
 
-def _install_fake(persona: str, devices: int | None) -> Callable[[], Any]:
-    from fakes.errors import FakeError
-
+def _install_fake(name: str, devices: int | None) -> str:
+    """Install the simulated machine; its device type."""
+    if name not in fake_names():
+        raise BackendNameError(unknown_backend_text(name))
     import fakes
+    from fakes.errors import FakesError
 
-    personas = fake_names()
-    if FAKE_PREFIX + persona not in personas:
-        raise BackendNameError(unknown_backend_text(FAKE_PREFIX + persona))
     try:
-        machine = fakes.install(persona, **({} if devices is None else {"devices": devices}))
-    except FakeError as error:
+        machine = fakes.install(name.removeprefix(FAKE_PREFIX), **({} if devices is None else {"devices": devices}))
+    except FakesError as error:
         raise OptionError(str(error)) from error
-    device_type = machine.persona.device_type
-    factory = _registered_factory(device_type)
-    if factory is not None:
-        return factory
-    from harness.accelerator.generic import GenericAccelerator
-
-    return lambda: GenericAccelerator(device_type)
+    return machine.persona.device_type
 
 
-def _registered_factory(name: str) -> Callable[[], Any] | None:
-    from harness.accelerator.registry import default_registry
+def _registered(name: str, registered_name: str) -> PreparedBackend | None:
+    """The backend that the reference's registry has under a name, its vendor's bootstrap run; None where it has none."""
+    from harness.accelerator import default, selection
+    from harness.accelerator.registration import resolve_reference
+    from harness.errors import HarnessError, UnknownAcceleratorError
 
-    registration = default_registry().find(name)
-    if registration is None:
-        failures = default_registry().entry_point_failures()
-        if name in failures:
-            raise FactoryError(f"the entry point {name!r} cannot be loaded: {failures[name]}")
+    try:
+        registration = default.REGISTRY.get(registered_name)
+        if registration.bootstrap is not None:
+            resolve_reference(registration.bootstrap)(os.environ)
+    except UnknownAcceleratorError:
         return None
-    return registration.factory
+    except HarnessError as error:
+        raise FactoryError(f"--backend={name}: {error}") from error
+
+    def no_device_reason() -> str | None:
+        availability = selection.check_probe(registration)
+        return None if availability else availability.reason
+
+    make = _Maker(f"--backend={name}", registration.new_accelerator)
+    return PreparedBackend(name, registered_name != name, make, no_device_reason)
 
 
 def _is_torch_device_type(name: str) -> bool:
@@ -148,9 +164,8 @@ def apply_fault(fault_id: str) -> None:
     """
     if not fault_id:
         return
-    from fakes.patching import Patches
-
     from fakes.faults import CATALOGUE
+    from fakes.patching import Patches
 
     if fault_id not in CATALOGUE:
         near = difflib.get_close_matches(fault_id, CATALOGUE, n=3, cutoff=0.0)
@@ -180,26 +195,13 @@ def load_callable(path: str, option: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _call_factory(factory: Callable[[], Any], path: str) -> Any:
-    try:
-        made = factory()
-    except Exception as error:
-        raise FactoryError(f"the factory of {path} raised {type(error).__name__}: {error}") from error
-    if made is None:
-        raise FactoryError(f"the factory of {path} returned None; it must return an accelerator object")
-    return made
-
-
-def why_unavailable(name: str, accelerator: Any) -> str | None:
-    """Why no device of this backend can be used here, in words; None where one can."""
+def why_unavailable(accelerator: Any) -> str | None:
+    """Why an adapter says that no device can be used here, in words; None where one can."""
     try:
         available = accelerator.is_available()
     except Exception as error:  # noqa: BLE001 - a probe that raises is an answer too
-        return f"{name}: is_available() raised {type(error).__name__}: {error}"
-    if available:
-        return None
-    reason = getattr(accelerator, "unavailable_reason", None)
-    return str(reason()) if callable(reason) else f"{name}: is_available() is false"
+        return f"is_available() raised {type(error).__name__}: {error}"
+    return None if available else f"is_available() of {type(accelerator).__name__} is false"
 
 
 def fake_names() -> list[str]:
@@ -213,9 +215,9 @@ def fake_names() -> list[str]:
 
 def known_names() -> list[str]:
     """Every name that `--backend` takes without further installation, sorted."""
-    from harness.accelerator.registry import default_registry
+    from harness.accelerator import default
 
-    return sorted({*fake_names(), *default_registry().names(), "cpu"})
+    return sorted({*fake_names(), *default.REGISTRY.names(), "cpu"})
 
 
 def unknown_backend_text(name: str) -> str:

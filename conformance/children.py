@@ -25,9 +25,13 @@ _GRACE = 30.0  # seconds beyond a child's own limit before the zygote itself is 
 
 
 class ChildProcesses:
-    """Runs child programs; owns the zygote, which starts with `warm_up` or the first request and ends with `close`."""
+    """Runs child programs; owns the zygote, which starts with `warm_up` or the first request and ends with `close`.
 
-    def __init__(self) -> None:
+    `preload` names modules that the zygote imports besides torch; the suite's own checks need one without any of this project.
+    """
+
+    def __init__(self, preload: tuple[str, ...] = ()) -> None:
+        self._preload = preload
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
@@ -44,6 +48,8 @@ class ChildProcesses:
                 stdin=subprocess.DEVNULL,
             )
         self._control = ours
+        if self._preload:
+            ours.sendall(json.dumps({"preload": self._preload, "sys_path": sys.path}).encode() + b"\n")
 
     def close(self) -> None:
         """End the zygote and its child; nothing is left behind."""

@@ -809,3 +809,8 @@ ROWS: tuple[tuple[str, str, str | None, str], ...] = (
         "Interleaved schedules replay the right micro-batch; with replay disabled everything is a no-op, enabled and empty is an error.",
     ),
 )
+
+# Clauses that no check covers yet; a test keeps this list equal to what is missing.
+NOT_YET_CHECKED_AREAS: frozenset[str] = frozenset(
+    {"STR", "THR", "MEM", "OPS", "SER", "RNG", "AMP", "PRF", "GRF", "IPC", "FRK", "ERR", "PGN", "PGL", "COL", "RXA", "RXR"}
+)

@@ -10,6 +10,8 @@ RESULT_FD` reads one request from standard input and answers on the descriptor.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import select
@@ -74,10 +76,22 @@ def serve(control: socket.socket) -> None:
                 return
             pending += received
         line, _, pending = pending.partition(b"\n")
-        answer = fork_child(json.loads(line), control)
+        request = json.loads(line)
+        if "preload" in request:
+            preload(request)
+            continue
+        answer = fork_child(request, control)
         if answer is None:
             return
         send(control.fileno(), answer)
+
+
+def preload(request: dict[str, Any]) -> None:
+    """Import modules here, so that every child has them; one that fails is left to the children, which can report it."""
+    sys.path[:] = request["sys_path"]
+    for name in request["preload"]:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 def fork_child(request: dict[str, Any], control: socket.socket) -> dict[str, Any] | None:

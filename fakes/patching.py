@@ -1,7 +1,7 @@
 """Reversible changes to attributes and mappings.
 
-For: everything that this package changes in PyTorch while a machine is installed, and every fault, so that one call undoes them all. Not
-for: choosing what to change (`torch_patches.py`, `faults/`).
+For: everything that this package changes in PyTorch while a machine is installed, and every fault, so that one call undoes them
+all. Not for: choosing what to change (`torch_patches.py`, `faults/`).
 """
 
 from __future__ import annotations

@@ -10,16 +10,20 @@ convention names, so that callers may catch either. Not for: errors of the suite
     ├── UnknownCapabilityError (ValueError)               a capability name outside the closed set
     ├── UnsupportedCapabilityError (NotImplementedError)  an operation behind a capability that the backend denies
     ├── InvalidAcceleratorNameError (ValueError)          a name that cannot be registered
+    ├── InvalidRegistrationError (ValueError, TypeError)  a registration whose parts cannot be used
     ├── DuplicateAcceleratorError (ValueError)            a name that is registered already
     ├── UnknownAcceleratorError (ValueError)              a name that nobody registered
     ├── IncompleteAcceleratorError (TypeError)            a backend that lacks part of the interface
     ├── AcceleratorUnavailableError (RuntimeError)        a requested backend that cannot be used
     ├── NoAcceleratorError (RuntimeError)                 automatic selection found nothing usable
+    ├── ReentrantSelectionError (RuntimeError)            a selection asked for from inside a selection
     ├── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
     ├── BackendSpecError (ValueError)                     a process-group backend string that nobody can read one way
     │   └── BackendSpecTypeError (TypeError)              a process-group backend that is not a string
     └── ProcessGroupError (RuntimeError)                  process groups that cannot be registered, destroyed or rebuilt
         └── ProcessGroupDestroyedError                    communication on a group that was destroyed and not rebuilt
+
+    VisibleDevicesChangedWarning (RuntimeWarning)         a visible-devices variable changed after the runtime had read it
 """
 
 from __future__ import annotations
@@ -53,6 +57,10 @@ class InvalidAcceleratorNameError(HarnessError, ValueError):
     """A name that cannot be registered: empty, `auto`, `none` or not a string (REG-1)."""
 
 
+class InvalidRegistrationError(HarnessError, ValueError, TypeError):
+    """A registration whose factory, probe, priority or names cannot be used."""
+
+
 class DuplicateAcceleratorError(HarnessError, ValueError):
     """A name that is registered already, without `replace=True` (REG-2)."""
 
@@ -80,6 +88,10 @@ class NoAcceleratorError(HarnessError, RuntimeError):
     """Automatic selection found nothing usable (SEL-4)."""
 
 
+class ReentrantSelectionError(HarnessError, RuntimeError):
+    """A factory, probe or bootstrap asked for the accelerator that is being selected through it (SEL-8)."""
+
+
 class VendorPatchError(HarnessError, RuntimeError):
     """A vendor's bootstrap module failed (SEL-7)."""
 
@@ -98,3 +110,7 @@ class ProcessGroupError(HarnessError, RuntimeError):
 
 class ProcessGroupDestroyedError(ProcessGroupError):
     """Communication on a group that was destroyed and not rebuilt (PGL-1)."""
+
+
+class VisibleDevicesChangedWarning(RuntimeWarning):
+    """A visible-devices variable changed after the runtime had read it; the change has no effect (DEV-6)."""

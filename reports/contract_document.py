@@ -1,6 +1,7 @@
 """`docs/contract.md`, rendered from the clause data and the capabilities.
 
-For: `accelerator-conformance clauses --markdown` and the test that keeps the file equal. Not for: the text itself (`conformance.contract_text`).
+For: `accelerator-conformance clauses --markdown` and the test that keeps the file equal. Not for: the text
+itself (`conformance.contract_text`).
 """
 
 from __future__ import annotations

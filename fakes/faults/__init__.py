@@ -1,7 +1,7 @@
 """The catalogue of faults: each makes some check of the suite fail, by name.
 
-For: proving that the suite can tell a wrong backend from a right one. Not for: the faults themselves; each area has its module, which
-exports `FAULTS`.
+For: proving that the suite can tell a wrong backend from a right one. Not for: the faults themselves; each area has its module,
+which exports `FAULTS`.
 """
 
 from __future__ import annotations
@@ -31,4 +31,5 @@ def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
 
 
 CATALOGUE: Mapping[str, Fault] = assemble()
-"""Every fault by id. Area modules are listed here explicitly, so that a missing one is an import error and not a smaller catalogue."""
+"""Every fault by id. Area modules are listed here explicitly, so that a missing one is an import error and not a smaller
+catalogue."""

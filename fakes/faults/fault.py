@@ -16,8 +16,9 @@ class Fault:
     """A deviation, and the clauses that must notice it.
 
     `id` is kebab-case, its area first (`vis-empty-read-as-unset`). `clauses` are those whose checks fail under it, at least one.
-    `summary` says in one sentence what goes wrong. `seen_in` is a field case, `seed` or `derived`. `apply` makes the deviation through the
-    given `Patches`, which undo it; it may be called before or after a machine is installed. `personas` are the devices it makes sense for.
+    `summary` says in one sentence what goes wrong. `seen_in` is a field case, `seed` or `derived`. `apply` makes the deviation
+    through the given `Patches`, which undo it; it may be called before or after a machine is installed. `personas` are the
+    devices it makes sense for.
     """
 
     id: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -38,13 +38,13 @@ class Accelerator(abc.ABC):
     opens no context on a device that was not asked for (DEV-12).
     """
 
-    name: ClassVar[str]
+    name: str
     """The name that the backend is registered and requested under, lower case."""
-    device_type: ClassVar[str]
+    device_type: str
     """The type in `torch.device(type, index)`."""
-    communication_backend_name: ClassVar[str]
+    communication_backend_name: str
     """The transport of `torch.distributed` for this device: `nccl`, `mccl`, `hccl`, `xccl`, …"""
-    visible_devices_grammar: ClassVar[VisibleDevicesGrammar]
+    visible_devices_grammar: VisibleDevicesGrammar
     """How the vendor's driver reads its visible-devices variables."""
 
     # Identity -----------------------------------------------------------------------------------------------------------------

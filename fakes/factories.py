@@ -1,0 +1,94 @@
+"""Factories of a simulated device: the kernels that PyTorch calls when no argument is a tensor.
+
+For: `empty`, `empty_strided` and the few factories that PyTorch does not build from them, registered once a process. Not for:
+operators on tensors (`dispatch.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fakes.dispatch import dispatch, require_dtype
+from fakes.machine import current_machine
+from fakes.tensor import wrap
+
+_CPU = torch.device("cpu")
+
+
+def _allocate(size: Any, stride: Any, dtype: Any, device: Any, memory_format: Any) -> torch.Tensor:
+    machine = current_machine()
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    require_dtype(machine, dtype)
+    target = machine.open(machine.device_index(device))
+    if stride is None:
+        extent = 1
+        for length in size:
+            extent *= length
+    else:
+        extent = 0 if 0 in size else 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    target.allocator.require(extent * dtype.itemsize)
+    if stride is None:
+        keywords = {} if memory_format is None else {"memory_format": memory_format}
+        data = torch.ops.aten.empty.memory_format(size, dtype=dtype, device=_CPU, **keywords)
+    else:
+        data = torch.ops.aten.empty_strided.default(size, stride, dtype=dtype, device=_CPU)
+    return wrap(data, target, machine.current_stream(target.index))
+
+
+def _empty(  # noqa: PLR0917 - the operator's schema
+    size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None
+) -> Any:
+    _refuse_layout(layout, pin_memory)
+    return _allocate(size, None, dtype, device, memory_format)
+
+
+def _empty_strided(  # noqa: PLR0917
+    size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+) -> Any:
+    _refuse_layout(layout, pin_memory)
+    return _allocate(size, stride, dtype, device, None)
+
+
+def _triangle(operator: Any) -> Any:
+    def kernel(  # noqa: PLR0917
+        row: int, col: int, offset: int = 0, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+    ) -> Any:
+        _refuse_layout(layout, pin_memory)
+        machine = current_machine()
+        target = machine.open(machine.device_index(device))
+        data = operator(row, col, offset, dtype=torch.int64 if dtype is None else dtype, device=_CPU)
+        return wrap(data, target, machine.current_stream(target.index))
+
+    return kernel
+
+
+def _copy_from(source: Any, destination: Any, non_blocking: bool = False) -> Any:
+    # `torch.tensor(data, device=...)` copies with Python dispatch turned off.
+    return dispatch(torch.ops.aten.copy_.default, (), (destination, source, non_blocking))
+
+
+def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
+    return dispatch(operator, (), args, kwargs)
+
+
+def _refuse_layout(layout: Any, pin_memory: Any) -> None:
+    if layout not in (None, torch.strided):
+        raise RuntimeError(f"a simulated device has strided tensors only, not {layout}")
+    if pin_memory:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+
+
+def register() -> tuple[torch.library.Library, ...]:
+    """Register every factory under PrivateUse1; the kernels live as long as the libraries returned."""
+    library = torch.library.Library("aten", "IMPL")
+    aten = torch.ops.aten
+    library.impl("empty.memory_format", _empty, "PrivateUse1")
+    library.impl("empty_strided", _empty_strided, "PrivateUse1")
+    library.impl("tril_indices", _triangle(aten.tril_indices.default), "PrivateUse1")
+    library.impl("triu_indices", _triangle(aten.triu_indices.default), "PrivateUse1")
+    library.impl("_copy_from", _copy_from, "PrivateUse1")
+    everything = torch.library.Library("_", "IMPL")
+    everything.fallback(_fallback, "PrivateUse1")
+    return library, everything

@@ -1,0 +1,120 @@
+"""How work reaches a simulated device: the seam between operators and whoever orders them.
+
+For: the interface of a scheduler, and the one that runs everything at once. Not for: deciding what an operator reads and writes
+(`dispatch.py`), nor streams as users see them (`stream.py`).
+
+An operator is handed over as a launch: a kernel with its host-side arguments, the tensors that it reads and writes, and the
+stream it was issued on. A scheduler may run it now or later; it must return tensors of the right shape, dtype and strides now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from fakes.allocator import Block
+    from fakes.dispatch import OperatorPlan
+    from fakes.event import EventState
+    from fakes.stream import StreamState
+
+
+class Scheduler(Protocol):
+    """Orders the work of one machine. Every method may be called from any thread."""
+
+    def launch(
+        self, plan: OperatorPlan, kernel: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], stream: StreamState
+    ) -> Any:
+        """Have `kernel(*args, **kwargs)` run on a stream; what it returns, contents possibly to come.
+
+        `args` and `kwargs` hold the host tensors that carry the devices' bytes. `plan.mutated` names the positions and keywords
+        that the kernel writes; everything else is read only. `plan.waits` says that the result's shape or the host needs the
+        contents now.
+        """
+
+    def record(self, event: EventState, stream: StreamState) -> None:
+        """Note on a stream that `event` happens there."""
+
+    def wait(self, event: EventState, stream: StreamState) -> None:
+        """Hold a stream until the event's last record."""
+
+    def query_event(self, event: EventState) -> bool:
+        """Whether the event's last record is complete; true where it was never recorded."""
+
+    def query_stream(self, stream: StreamState) -> bool:
+        """Whether a stream is idle."""
+
+    def synchronize_event(self, event: EventState) -> None:
+        """Return when the event's last record is complete."""
+
+    def synchronize_stream(self, stream: StreamState) -> None:
+        """Return when a stream is idle."""
+
+    def synchronize_device(self, device_index: int) -> None:
+        """Return when every stream of a device is idle."""
+
+    def record_stream(self, block: Block, stream: StreamState) -> None:
+        """Note that `stream` uses a block that another stream allocated."""
+
+    def sleep(self, nanoseconds: int, stream: StreamState) -> None:
+        """Keep a stream busy for so long on the device clock."""
+
+    def now(self) -> int:
+        """The device clock, in simulated nanoseconds."""
+
+
+class EagerScheduler:
+    """Runs every launch at once, in the order of issue; streams are always idle. The clock counts launches, one microsecond
+    each."""
+
+    def __init__(self) -> None:
+        self._nanoseconds = 0
+
+    def launch(
+        self,
+        plan: OperatorPlan,  # noqa: ARG002 - a scheduler that defers needs it
+        kernel: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        stream: StreamState,  # noqa: ARG002
+    ) -> Any:
+        """See `Scheduler.launch`."""
+        self._nanoseconds += 1000
+        return kernel(*args, **kwargs)
+
+    def record(self, event: EventState, stream: StreamState) -> None:
+        """See `Scheduler.record`."""
+        self._nanoseconds += 1000
+        event.recorded_on = stream
+        event.nanoseconds = self._nanoseconds
+
+    def wait(self, event: EventState, stream: StreamState) -> None:
+        """See `Scheduler.wait`: everything has run already."""
+
+    def query_event(self, event: EventState) -> bool:  # noqa: ARG002
+        """See `Scheduler.query_event`."""
+        return True
+
+    def query_stream(self, stream: StreamState) -> bool:  # noqa: ARG002
+        """See `Scheduler.query_stream`."""
+        return True
+
+    def synchronize_event(self, event: EventState) -> None:
+        """See `Scheduler.synchronize_event`."""
+
+    def synchronize_stream(self, stream: StreamState) -> None:
+        """See `Scheduler.synchronize_stream`."""
+
+    def synchronize_device(self, device_index: int) -> None:
+        """See `Scheduler.synchronize_device`."""
+
+    def record_stream(self, block: Block, stream: StreamState) -> None:
+        """See `Scheduler.record_stream`: nothing runs later than the free."""
+
+    def sleep(self, nanoseconds: int, stream: StreamState) -> None:  # noqa: ARG002
+        """See `Scheduler.sleep`."""
+        self._nanoseconds += nanoseconds
+
+    def now(self) -> int:
+        """See `Scheduler.now`."""
+        return self._nanoseconds

@@ -1,0 +1,406 @@
+"""The simulated machine: physical devices, the driver that shows some of them, and what each thread has made current.
+
+For: the state behind every simulated device. Not for: PyTorch's side of it (`dispatch.py`, `namespace.py`, `torch_patches.py`), nor
+putting it in place (`installation.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from fakes.allocator import Allocator
+from fakes.errors import MachineConfigurationError, MachineNotInstalledError, UnsupportedScheduleError
+from fakes.launch import EagerScheduler, Scheduler
+from fakes.memory_size import parse_memory_size
+
+if TYPE_CHECKING:
+    from fakes.personas import Persona
+    from fakes.random_numbers import DeviceGenerator
+    from fakes.stream import StreamState
+
+SCHEDULES: dict[str, Callable[[], Scheduler]] = {"eager": EagerScheduler}
+"""Every schedule by name, and what makes its scheduler."""
+MAX_DEVICES = 64
+
+
+@dataclass(frozen=True)
+class PhysicalCard:
+    """A device of the machine, visible or not. `memory` is in bytes."""
+
+    index: int
+    uuid: str
+    name: str
+    memory: int
+
+
+class Device:
+    """One visible device, as this process uses it. `index` is its local index."""
+
+    def __init__(self, machine: Machine, index: int, card: PhysicalCard) -> None:
+        from fakes.random_numbers import DeviceGenerator
+        from fakes.stream import StreamState
+
+        self.index = index
+        self.card = card
+        self.torch_device = torch.device(machine.persona.device_type, index)
+        self.allocator = Allocator(index, card.memory, machine.persona.display_name)
+        self.default_stream = StreamState(index, 0)
+        self.generator: DeviceGenerator = DeviceGenerator(self.torch_device)
+        self.context_open = False
+        self._streams: dict[int, StreamState] = {0: self.default_stream}
+        self._lock = threading.Lock()
+
+    def new_stream(self, priority: int = 0) -> StreamState:
+        """A stream that nobody else has."""
+        from fakes.stream import StreamState
+
+        with self._lock:
+            state = StreamState(self.index, len(self._streams), priority)
+            self._streams[state.id] = state
+        return state
+
+    def stream_by_id(self, stream_id: int) -> StreamState:
+        """An existing stream.
+
+        Raises:
+            RuntimeError: the device has no such stream.
+        """
+        try:
+            return self._streams[stream_id]
+        except KeyError:
+            raise RuntimeError(f"device {self.index} has no stream {stream_id}") from None
+
+    @property
+    def streams(self) -> tuple[StreamState, ...]:
+        """Every stream made so far, the default one first."""
+        return tuple(self._streams.values())
+
+
+class _ThreadState(threading.local):
+    """What a thread has made current. A new thread starts on device 0 and the default streams."""
+
+    def __init__(self) -> None:
+        self.device = 0
+        self.streams: dict[int, StreamState] = {}
+        self.generation = 0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a machine is made of; `validated` is the only way to make one from callers' values."""
+
+    memories: tuple[int, ...]
+    schedule: str
+    seed: int
+    detect_races: bool
+
+    @classmethod
+    def validated(
+        cls, devices: object, memory: int | str | Sequence[int | str], schedule: object, seed: object, detect_races: object
+    ) -> Settings:
+        """Check every value.
+
+        Raises:
+            MachineConfigurationError: a value is out of range; the message says which are legal.
+        """
+        if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= MAX_DEVICES:
+            raise MachineConfigurationError(f"devices={devices!r} is not a number of devices; give an int from 1 to {MAX_DEVICES}")
+        if isinstance(memory, int | str | float) or not isinstance(memory, Sequence):
+            memories = (parse_memory_size(memory),) * devices
+        else:
+            memories = tuple(parse_memory_size(one) for one in memory)
+            if len(memories) != devices:
+                raise MachineConfigurationError(
+                    f"memory has {len(memories)} sizes for {devices} devices; give one size, or one a device"
+                )
+        if schedule not in SCHEDULES:
+            raise UnsupportedScheduleError(
+                f"schedule={schedule!r} is not available; legal schedules: {', '.join(sorted(SCHEDULES))}"
+            )
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+            raise MachineConfigurationError(f"seed={seed!r} is not a seed; give an int from 0 to 2**64 - 1")
+        if detect_races is not False:
+            raise MachineConfigurationError(f"detect_races={detect_races!r} is not available with schedule 'eager'; give False")
+        return cls(memories, str(schedule), seed, False)
+
+
+class Machine:
+    """The installed machine; made by `fakes.install`, ended by `uninstall()`.
+
+    `cards` are its physical devices. Which of them a process sees is read from the visible-devices variable as a driver does it:
+    afresh at every question until the runtime is initialised, then never again.
+    """
+
+    def __init__(self, persona: Persona, settings: Settings) -> None:
+        self.persona = persona
+        self.lock = threading.RLock()
+        self._uninstall: Callable[[], None] | None = None
+        self._thread = _ThreadState()
+        self._generation = 0
+        self._set_up(settings)
+
+    def _set_up(self, settings: Settings) -> None:
+        persona = self.persona
+        self.settings = settings
+        self.cards = tuple(
+            PhysicalCard(index, f"{persona.uuid_prefix}{_uuid_of(persona.name, index)}", persona.device_name, memory)
+            for index, memory in enumerate(settings.memories)
+        )
+        self.scheduler = SCHEDULES[settings.schedule]()
+        self._generation += 1
+        self._devices: list[Device] | None = None
+        self._forked = False
+        self._pending_seeds: dict[int | None, int] = {}
+
+    # Ending -------------------------------------------------------------------------------------------------------------------
+
+    def reset(
+        self,
+        *,
+        devices: int | None = None,
+        memory: int | str | Sequence[int | str] | None = None,
+        schedule: str | None = None,
+        seed: int | None = None,
+        detect_races: bool = False,
+    ) -> None:
+        """A machine as after a reboot: nothing initialised, no context, fresh counters, streams and random states.
+
+        Settings that are not given stay as they are. Tensors made before keep their contents, but the new machine does not count
+        their memory.
+
+        Raises:
+            MachineConfigurationError: as `fakes.install`; the machine is then as it was.
+            MachineNotInstalledError: it was uninstalled.
+        """
+        if self is not _current.machine:
+            raise MachineNotInstalledError("this machine was uninstalled; install another with fakes.install()")
+        old = self.settings
+        count = len(old.memories) if devices is None else devices
+        if memory is None:
+            memory = old.memories if count == len(old.memories) else old.memories[0]
+        settings = Settings.validated(
+            count, memory, old.schedule if schedule is None else schedule, old.seed if seed is None else seed, detect_races
+        )
+        with self.lock:
+            self._set_up(settings)
+
+    def uninstall(self) -> None:
+        """Undo every change to PyTorch. The device type stays registered, without devices. Further calls do nothing."""
+        if self._uninstall is not None:
+            undo, self._uninstall = self._uninstall, None
+            undo()
+
+    # The driver ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether this process has used the runtime."""
+        return self._devices is not None and not self._forked
+
+    @property
+    def in_bad_fork(self) -> bool:
+        """Whether this process was forked from one that had used the runtime."""
+        return self._forked
+
+    def visible_cards(self) -> tuple[PhysicalCard, ...]:
+        """The cards that this process sees, in the order of their local indices."""
+        if self._devices is not None:
+            return tuple(device.card for device in self._devices)
+        return self._read_visible_cards()
+
+    def device_count(self) -> int:
+        """The number of visible devices."""
+        return len(self._devices) if self._devices is not None else len(self._read_visible_cards())
+
+    def initialize(self) -> list[Device]:
+        """Use the runtime: from now on the visible devices are frozen.
+
+        Raises:
+            RuntimeError: in a forked child of a process that had done so (FRK-1), or no device is visible.
+        """
+        if self._forked:
+            self._refuse_fork()
+        if self._devices is not None:
+            return self._devices
+        with self.lock:
+            if self._devices is None:
+                cards = self._read_visible_cards()
+                if not cards:
+                    raise RuntimeError(f"No {self.persona.display_name} GPUs are available")
+                devices = [Device(self, index, card) for index, card in enumerate(cards)]
+                for index, seed in self._pending_seeds.items():
+                    for device in devices if index is None else devices[index : index + 1]:
+                        device.generator.manual_seed(seed)
+                self._pending_seeds.clear()
+                self._devices = devices
+            return self._devices
+
+    def device(self, index: int) -> Device:
+        """A visible device; initialises the runtime, opens no context.
+
+        Raises:
+            RuntimeError: no such device.
+        """
+        devices = self._devices
+        if devices is None or self._forked:
+            devices = self.initialize()
+        if 0 <= index < len(devices):
+            return devices[index]
+        raise RuntimeError(
+            f"{self.persona.display_name} error: invalid device ordinal {index}; visible devices: 0 to {len(devices) - 1}"
+        )
+
+    def open(self, index: int) -> Device:
+        """A visible device with a context open on it."""
+        device = self.device(index)
+        device.context_open = True
+        return device
+
+    @property
+    def open_contexts(self) -> tuple[int, ...]:
+        """The local indices of the devices on which this process has a context."""
+        return tuple(device.index for device in self._devices or () if device.context_open)
+
+    def peek(self, index: int) -> Device | None:
+        """A visible device if the runtime is initialised, else None; initialises nothing.
+
+        Raises:
+            RuntimeError: no such device.
+        """
+        if self._devices is not None:
+            return self.device(index)
+        count = self.device_count()
+        if not 0 <= index < count:
+            raise RuntimeError(
+                f"{self.persona.display_name} error: invalid device ordinal {index}; visible devices: 0 to {count - 1}"
+            )
+        return None
+
+    def seed(self, index: int | None, seed: int) -> None:
+        """Seed one device, or all (None). Before initialisation only the latest seeds are kept."""
+        if self._devices is None:
+            if index is None:
+                self._pending_seeds.clear()
+            self._pending_seeds.pop(index, None)
+            self._pending_seeds[index] = seed
+            return
+        for device in self.initialize() if index is None else (self.device(index),):
+            device.generator.manual_seed(seed)
+
+    def _read_visible_cards(self) -> tuple[PhysicalCard, ...]:
+        grammar = self.persona.grammar
+        if grammar is None:
+            return self.cards
+        try:
+            from harness.accelerator import visible_devices as visible
+        except ImportError:
+            return self.cards
+        table = tuple(visible.PhysicalDevice(index=card.index, uuid=card.uuid) for card in self.cards)
+        shown = visible.read_visible_devices(visible.GRAMMARS[grammar], environment=os.environ, physical_devices=table)
+        if shown.entries is None:
+            return self.cards
+        by_name: dict[int | str, PhysicalCard] = {card.index: card for card in self.cards}
+        by_name |= {card.uuid: card for card in self.cards}
+        return tuple(by_name[entry.value] for entry in shown.entries)
+
+    def _refuse_fork(self) -> NoReturn:
+        name = self.persona.display_name
+        raise RuntimeError(
+            f"Cannot re-initialize {name} in forked subprocess. To use {name} with multiprocessing, you must use the 'spawn' "
+            "start method"
+        )
+
+    def after_fork_in_child(self) -> None:
+        """A forked child of a process that had used the runtime cannot use it."""
+        if self._devices is not None:
+            self._forked = True
+
+    # The calling thread -------------------------------------------------------------------------------------------------------
+
+    def current_device(self) -> int:
+        """The calling thread's current device."""
+        thread = self._thread
+        if thread.generation != self._generation:
+            self._renew(thread)
+        return thread.device
+
+    def set_device(self, index: int) -> None:
+        """Make a device current for the calling thread.
+
+        Raises:
+            RuntimeError: no such device; the current device is then as it was.
+        """
+        self.device(index)
+        self.current_device()
+        self._thread.device = index
+
+    def current_stream(self, index: int) -> StreamState:
+        """The calling thread's current stream on a device."""
+        thread = self._thread
+        if thread.generation != self._generation:
+            self._renew(thread)
+        return thread.streams.get(index) or self.device(index).default_stream
+
+    def set_stream(self, stream: StreamState) -> None:
+        """Make a stream current on its device for the calling thread."""
+        self.current_device()
+        self._thread.streams[stream.device_index] = stream
+
+    def _renew(self, thread: _ThreadState) -> None:
+        thread.device = 0
+        thread.streams = {}
+        thread.generation = self._generation
+
+    def device_index(self, device: Any = None) -> int:
+        """The local index that a device names; None and a bare type mean the current device.
+
+        Raises:
+            ValueError: another type or an impossible form. The index is not checked for range.
+        """
+        if device is None:
+            return self.current_device()
+        if isinstance(device, int) and not isinstance(device, bool):
+            return device
+        if isinstance(device, str):
+            device = torch.device(device)
+        if isinstance(device, torch.device):
+            if device.type != self.persona.device_type:
+                raise ValueError(f"Expected a {self.persona.device_type} device, but got: {device}")
+            return self.current_device() if device.index is None else device.index
+        if hasattr(device, "__index__") and not isinstance(device, bool):
+            return int(device.__index__())
+        raise ValueError(f"Expected a torch.device, a string or an integer, but got: {device!r}")
+
+
+class _Current:
+    """The machine of this process."""
+
+    def __init__(self) -> None:
+        self.machine: Machine | None = None
+        self.persona_name: str | None = None
+
+
+_current = _Current()
+
+
+def current_machine() -> Machine:
+    """The installed machine.
+
+    Raises:
+        MachineNotInstalledError: none is installed.
+    """
+    machine = _current.machine
+    if machine is None:
+        raise MachineNotInstalledError("no simulated machine is installed; call fakes.install(persona)")
+    return machine
+
+
+def _uuid_of(persona: str, index: int) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{persona}.simulated.invalid")

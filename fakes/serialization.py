@@ -1,0 +1,4 @@
+from typing import Any
+
+
+def apply(patches: Any, machine: Any = None) -> None: ...

@@ -1,0 +1,149 @@
+"""Tensors on a simulated device.
+
+For: the tensor class, and wrapping host tensors into it. Not for: what operators do (`dispatch.py`).
+
+A `DeviceTensor` has the sizes, strides, dtype and device that PyTorch sees; its bytes are those of the host tensor `_data`, which
+has the same geometry. Tensors that share memory share `_block`, the accounting of their storage.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import torch
+from torch._tensor_str import _add_suffixes, _tensor_str
+
+from fakes.allocator import Block
+from fakes.machine import Device, current_machine
+
+_make = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+_strided = torch.strided
+_share_storage = torch._functionalize_unsafe_set  # type: ignore[attr-defined]
+_base_data: Any = torch._C.TensorBase.data
+
+
+class DeviceTensor(torch.Tensor):
+    """A tensor on a simulated device; made by PyTorch's own factories, never by its constructor."""
+
+    _data: torch.Tensor
+    _block: Block
+    _index: int
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from fakes.dispatch import dispatch
+
+        # The first call replaces this method by the function itself, which saves an import and a call each time.
+        DeviceTensor.__torch_dispatch__ = staticmethod(dispatch)  # type: ignore[method-assign, assignment]
+        return dispatch(func, types, args, kwargs)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        del tensor_contents
+        with torch.no_grad():
+            prefix = "tensor("
+            body = "..., size=" + str(tuple(self.shape)) if self.numel() == 0 and self.dim() != 1 else ""
+            text = body or ("[]" if self.numel() == 0 else _tensor_str(host_copy(self), len(prefix)))
+        if body:
+            text = f"[], size={tuple(self.shape)}"
+        suffixes = [f"device='{self.device}'"]
+        default = self.dtype in (torch.get_default_dtype(), torch.int64, torch.bool) or (
+            self.dtype == torch.complex64 and torch.get_default_dtype() == torch.float32
+        )
+        if not default or (self.numel() == 0 and self.dtype != torch.get_default_dtype()):
+            suffixes.append(f"dtype={self.dtype}")
+        if self.grad_fn is not None:
+            suffixes.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
+        elif self.requires_grad:
+            suffixes.append("requires_grad=True")
+        shown = _add_suffixes(prefix + text, suffixes, 0, force_newline=False)
+        return f"Parameter containing:\n{shown}" if getattr(self, "_is_param", False) else shown
+
+    def __format__(self, format_spec: str) -> str:
+        if self.dim() == 0:
+            return self.item().__format__(format_spec)
+        return object.__format__(self, format_spec)
+
+    def tolist(self) -> Any:
+        """The values as nested lists; waits for them."""
+        return host_copy(self).tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:  # type: ignore[override]
+        """Refused, as on hardware, unless `force`."""
+        if force:
+            return host_copy(self.detach()).numpy(force=True)
+        raise TypeError(
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+
+    def __array__(self, dtype: Any = None) -> NoReturn:  # type: ignore[override]
+        self.numpy()
+        raise AssertionError
+
+    def data_ptr(self) -> int:
+        """The address of the first element; as on hardware, of no use to the host."""
+        return self._data.data_ptr()
+
+    # The lazy bits live in the host tensor alone: in both, PyTorch's fallbacks would apply them twice.
+
+    def is_conj(self) -> bool:
+        """Whether the conjugate bit is set."""
+        return self._data.is_conj()
+
+    def is_neg(self) -> bool:
+        """Whether the negative bit is set."""
+        return self._data.is_neg()
+
+    def record_stream(self, stream: Any) -> None:
+        """Say that a stream uses this tensor's memory, which must not be reused before the work issued there so far is done."""
+        from fakes.event import _state_of
+
+        state = _state_of(stream)
+        if state is not None:
+            current_machine().scheduler.record_stream(self._block, state)
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        """The tensor without its history; setting it takes over another tensor's memory."""
+        return _base_data.__get__(self)
+
+    @data.setter
+    def data(self, value: torch.Tensor) -> None:
+        _base_data.__set__(self, value)
+        if isinstance(value, DeviceTensor):
+            self._data, self._block, self._index = value._data, value._block, value._index
+
+
+def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
+    """A tensor with memory of its own on a device, whose bytes are `data`.
+
+    Raises:
+        torch.OutOfMemoryError: the device has no room.
+    """
+    block = Block(device.allocator, data.untyped_storage().nbytes(), stream)
+    size = data.shape
+    tensor: DeviceTensor = _make(
+        DeviceTensor, size, data.stride(), data.storage_offset(), None, data.dtype, _strided, device.torch_device
+    )
+    tensor._data = data
+    tensor._block = block
+    tensor._index = device.index
+    return tensor
+
+
+def wrap_view(data: torch.Tensor, base: DeviceTensor) -> DeviceTensor:
+    """A tensor that shares the memory of `base`, whose bytes are `data`."""
+    tensor: DeviceTensor = _make(
+        DeviceTensor, data.shape, data.stride(), data.storage_offset(), None, data.dtype, _strided, base.device
+    )
+    _share_storage(tensor, base)
+    tensor._data = data
+    tensor._block = base._block
+    tensor._index = base._index
+    return tensor
+
+
+def host_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """The values on the host, waited for, without history."""
+    return tensor.detach().cpu()

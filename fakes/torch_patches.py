@@ -1,0 +1,188 @@
+"""What PyTorch's Python device guard does not forward, patched in reversibly.
+
+For: `torch.accelerator`, `torch.Stream`, `torch.Event`, `torch.Generator`, backward in the caller's thread, and copies to a
+device named without an index. Not for: operators (`dispatch.py`), saving and loading (`serialization.py`), autocast
+(`autocast.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from fakes import event as events
+from fakes import stream as streams
+from fakes.machine import Machine
+from fakes.patching import Patches
+from fakes.random_numbers import DeviceGenerator
+from fakes.tensor import DeviceTensor
+
+
+def apply(patches: Patches, machine: Machine) -> None:
+    """Patch PyTorch for an installed machine."""
+    _patch_accelerator(patches, machine)
+    _patch_backward(patches)
+    _patch_constructors(patches, machine)
+    _patch_tensor(patches, machine)
+
+
+def _patch_accelerator(patches: Patches, machine: Machine) -> None:
+    # torch.accelerator's Python functions call these by attribute, so their own argument checks stay in force.
+    def get_stream(index: int) -> streams.Stream:
+        return streams.wrap(machine.current_stream(machine.device(index).index), machine)
+
+    def set_stream(stream: Any) -> None:
+        state = events._state_of(stream)
+        if state is not None:
+            machine.set_device(state.device_index)
+            machine.set_stream(state)
+
+    def set_device(index: int) -> None:
+        if index >= 0:
+            machine.set_device(index)
+
+    def exchange(index: int) -> int:
+        if index < 0:
+            return -1
+        machine.initialize()
+        previous = machine.current_device()
+        machine.set_device(index)
+        return previous
+
+    def current_index() -> int:
+        machine.initialize()
+        return machine.current_device()
+
+    def empty_cache() -> None:
+        for device in machine.initialize() if machine.is_initialized else ():
+            device.allocator.empty_cache()
+
+    replacements: dict[str, Callable[..., Any]] = {
+        "_accelerator_getDeviceIndex": current_index,
+        "_accelerator_setDeviceIndex": set_device,
+        "_accelerator_exchangeDevice": exchange,
+        "_accelerator_maybeExchangeDevice": exchange,
+        "_accelerator_getStream": get_stream,
+        "_accelerator_setStream": set_stream,
+        "_accelerator_synchronizeDevice": lambda index: machine.scheduler.synchronize_device(machine.open(index).index),
+        "_accelerator_getDeviceCapability": lambda index: {
+            "supported_dtypes": set(machine.persona.dtypes) if machine.device(index) else set()
+        },
+        "_accelerator_isAllocatorInitialized": lambda: machine.is_initialized,
+        "_accelerator_emptyCache": empty_cache,
+        "_accelerator_emptyHostCache": lambda: None,
+        "_accelerator_getMemoryInfo": lambda index: machine.open(index).allocator.info(),
+        "_accelerator_getDeviceStats": lambda index: _nested(machine.device(index).allocator.statistics()),
+        "_accelerator_resetPeakStats": lambda index: machine.device(index).allocator.reset_peaks(),
+        "_accelerator_resetAccumulatedStats": lambda index: machine.device(index).allocator.reset_accumulated(),
+    }
+    for name, replacement in replacements.items():
+        if hasattr(torch._C, name):
+            patches.set(torch._C, name, replacement)
+
+
+def _nested(flat: dict[str, int]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
+        *outer, last = name.split(".")
+        place = nested
+        for part in outer:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return nested
+
+
+def _patch_backward(patches: Patches) -> None:
+    from torch.autograd import graph
+
+    original = graph._engine_run_backward
+
+    def run_backward(*args: Any, **kwargs: Any) -> Any:
+        # The engine's own threads have another current device and stream, and none for devices past the first.
+        with torch.autograd.set_multithreading_enabled(False):
+            return original(*args, **kwargs)
+
+    patches.set(graph, "_engine_run_backward", run_backward)
+    patches.set(torch.autograd, "_engine_run_backward", run_backward)
+
+
+def _patch_constructors(patches: Patches, machine: Machine) -> None:
+    original_generator: Any = torch.Generator
+    original_stream: Any = streams._TorchStream
+    original_event: Any = events._TorchEvent
+
+    class GeneratorType(type(original_generator)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original_generator)
+
+        def __call__(cls, device: Any = "cpu") -> Any:
+            if not _is_ours(device, machine):
+                return original_generator(device=device)
+            return DeviceGenerator(machine.device(machine.device_index(torch.device(device))).torch_device)
+
+    class StreamType(type(original_stream)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original_stream)
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            device = kwargs.get("device", args[0] if args else None)
+            if device is None or _is_ours(device, machine):
+                return streams.Stream(*args, **kwargs)
+            return original_stream(*args, **kwargs)
+
+    class EventType(type(original_event)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original_event)
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            device = kwargs.get("device", args[0] if args else None)
+            if device is None or isinstance(device, bool) or _is_ours(device, machine):
+                return events.Event(*args, **kwargs)
+            return original_event(*args, **kwargs)
+
+    for name, kind, original in (
+        ("Generator", GeneratorType, original_generator),
+        ("Stream", StreamType, original_stream),
+        ("Event", EventType, original_event),
+    ):
+        patches.set(torch, name, kind(name, (), {"__doc__": original.__doc__, "__module__": "torch"}))
+
+
+def _is_ours(device: Any, machine: Machine) -> bool:
+    if isinstance(device, int) and not isinstance(device, bool):
+        return True
+    return isinstance(device, str | torch.device) and torch.device(device).type == machine.persona.device_type
+
+
+def _patch_tensor(patches: Patches, machine: Machine) -> None:
+    kind = machine.persona.device_type
+    original_to: Any = torch.Tensor.to
+    base_data: Any = torch._C.TensorBase.data
+    bare = torch.device(kind)
+
+    def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        # PyTorch asks its device guard for the index, which always answers 0.
+        if args and (args[0] == kind or args[0] == bare):
+            args = (torch.device(kind, machine.current_device()), *args[1:])
+        elif kwargs and (kwargs.get("device") == kind or kwargs.get("device") == bare):
+            kwargs["device"] = torch.device(kind, machine.current_device())
+        result: torch.Tensor = original_to(self, *args, **kwargs)
+        return result
+
+    def get_data(self: torch.Tensor) -> Any:
+        return base_data.__get__(self)
+
+    def set_data(self: torch.Tensor, value: torch.Tensor) -> None:
+        if isinstance(value, DeviceTensor) and not isinstance(self, DeviceTensor):
+            # PyTorch lets a CPU parameter take a device tensor's place; for a subclass the two objects must trade places.
+            new = value.detach().requires_grad_(self.requires_grad)
+            if isinstance(self, torch.nn.Parameter):
+                new = torch.nn.Parameter(new, requires_grad=self.requires_grad)
+            torch.utils.swap_tensors(self, new)
+            return
+        base_data.__set__(self, value)
+
+    patches.set(torch.Tensor, "to", to)
+    patches.set(torch.Tensor, "data", property(get_data, set_data))

@@ -1,0 +1,42 @@
+"""Every fault of the catalogue makes a check of a clause that it names fail: the suite has teeth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from suite_runner import SuiteRun
+
+from conformance.clauses import get_clause
+from fakes.faults import CATALOGUE
+
+_KILLING = {"fail", "flaky"}
+
+
+@pytest.mark.parametrize("fault_id", sorted(CATALOGUE))
+def test_the_suite_finds_the_fault(fault_id: str, suite: Callable[..., SuiteRun]) -> None:
+    """Only the checks of the fault's clauses run, which is enough and much faster."""
+    fault = CATALOGUE[fault_id]
+    run = suite(f"--backend=fake-{fault.personas[0]}", f"--fault={fault_id}", "-k", " or ".join(fault.clauses), "-x")
+    found = {clause_id for clause_id, outcome in run.outcomes().items() if outcome in _KILLING}
+    assert run.exit_code == 1, run.output
+    assert found & set(fault.clauses), (
+        f"{fault_id} must break one of {fault.clauses}; failing clauses: {sorted(found)}\n{run.output}"
+    )
+
+
+@pytest.mark.parametrize("fault_id", sorted(CATALOGUE))
+def test_the_fault_is_described(fault_id: str) -> None:
+    fault = CATALOGUE[fault_id]
+    assert fault.id == fault_id
+    assert fault.clauses
+    for clause_id in fault.clauses:
+        get_clause(clause_id)
+    assert fault.summary.strip().endswith(".")
+    assert fault.seen_in
+
+
+def test_without_a_fault_nothing_fails(suite: Callable[..., SuiteRun]) -> None:
+    run = suite("--backend=fake-musa", "--effort=quick")
+    assert run.exit_code == 0, run.output
+    assert not {"fail", "flaky", "harness-error", "not-run"} & set(run.outcomes().values()), run.output
