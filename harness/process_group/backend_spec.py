@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.errors import BackendSpecError, BackendSpecTypeError
 from harness.process_group import known_names
@@ -38,10 +38,12 @@ class BackendEntry:
 class BackendSpec:
     """A bare backend name (one entry without a device), or an ordered map from devices to backends.
 
-    `str()` prints the form that PyTorch reads: lower case, no spaces, the order kept. Equal specs print equally.
+    `str()` prints the form that PyTorch reads: lower case, no spaces, the order kept. Equal specs print equally; `text` is what was
+    written, for errors.
     """
 
     entries: tuple[BackendEntry, ...]
+    text: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str, is_known_device: Callable[[str], bool] | None = None) -> BackendSpec:
@@ -58,7 +60,7 @@ class BackendSpec:
             raise BackendSpecTypeError(f"a process-group backend is a string, not {text!r} ({type(text).__name__}); {_FORMS}")
         parts = text.lower().split(",")
         is_composite = len(parts) > 1 or ":" in text
-        spec = cls(tuple(_entry(part, text, is_composite) for part in parts))
+        spec = cls(tuple(_entry(part, text, is_composite) for part in parts), text)
         spec._check_devices(text, is_known_device or known_names.is_known_device)
         return spec
 
@@ -93,7 +95,7 @@ class BackendSpec:
             BackendSpecError: another entry names the accelerator's device too, so that they conflict (PGN-6).
         """
         if not self.is_composite:
-            return BackendSpec((BackendEntry(None, transport),)) if self.names_logical_backend else self
+            return BackendSpec((BackendEntry(None, transport),), self.text) if self.names_logical_backend else self
         mapped = BackendEntry(device_type, transport)
         entries: list[BackendEntry] = []
         for entry in self.entries:
@@ -102,8 +104,9 @@ class BackendSpec:
             if new == mapped and device_type == HOST_DEVICE and mapped in entries:
                 continue
             entries.append(new)
-        _refuse_repeated_device(entries, f"{str(self)!r}, which on this accelerator means {','.join(map(str, entries))!r},")
-        return BackendSpec(tuple(entries))
+        meant = ",".join(map(str, entries))
+        _refuse_repeated_device(entries, f"backend {self.text or str(self)!r}, which on this accelerator means {meant!r},")
+        return BackendSpec(tuple(entries), self.text)
 
     def _check_devices(self, text: str, is_known_device: Callable[[str], bool]) -> None:
         for device in self.devices:
@@ -126,7 +129,9 @@ def _entry(part: str, text: str, is_composite: bool) -> BackendEntry:
         if not half:
             raise BackendSpecError(f"entry {part.strip()!r} of backend {text!r} lacks a half; {_FORMS}")
         if not _NAME.fullmatch(half) or not half.isprintable():
-            raise BackendSpecError(f"{half!r} in backend {text!r} is not a name: it has white space or control characters; {_FORMS}")
+            raise BackendSpecError(
+                f"{half!r} in backend {text!r} is not a name: it has white space or control characters; {_FORMS}"
+            )
     return BackendEntry(halves[0] if is_composite else None, halves[-1])
 
 

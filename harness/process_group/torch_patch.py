@@ -71,10 +71,11 @@ class TorchDistributedPatch:
 
     def _replace(self) -> None:
         for name in PATCHED_FUNCTIONS:
-            original = getattr(torch.distributed, name)
+            original: Callable[..., Any] = getattr(torch.distributed, name)
             wrapper = self._wrapper(original)
-            for module in filter(None, map(sys.modules.get, _MODULES)):
-                if vars(module).get(name) is original:
+            for module_name in _MODULES:
+                module = sys.modules.get(module_name)
+                if module is not None and vars(module).get(name) is original:
                     setattr(module, name, wrapper)
                     self._replaced.append((module, name, original, wrapper))
 
@@ -104,7 +105,7 @@ class TorchDistributedPatch:
 
 _PATCH = TorchDistributedPatch()
 _INSTALLED = object()
-os.register_at_fork(after_in_child=lambda: _PATCH.renew_lock())
+os.register_at_fork(after_in_child=_PATCH.renew_lock)
 
 
 def install(accelerator: Accelerator | None = None) -> None:
