@@ -1,0 +1,1 @@
+"""Models: what must come out, computed in another way than the reference does."""
