@@ -41,9 +41,13 @@ class Block:
         Raises:
             torch.OutOfMemoryError: it does not fit; the block is then as it was.
         """
-        taken = self.allocator.take(size)
-        self.size, previous = taken, self.size
+        previous, self.size = self.size, 0
         self.allocator.give_back(previous)
+        try:
+            self.size = self.allocator.take(size)
+        except torch.OutOfMemoryError:
+            self.size = self.allocator.take(previous)
+            raise
 
     def __del__(self) -> None:
         if self.size:

@@ -14,9 +14,11 @@ from typing import Any, NoReturn
 
 import torch
 
+from fakes import composed_operators
 from fakes.allocator import Block
 from fakes.machine import Device, Machine, _current, current_machine
-from fakes.random_numbers import DeviceGenerator, with_generator_as_default
+from fakes.random_numbers import DeviceGenerator, device_generator, with_generator_as_default
+from fakes.storage import DeviceStorage
 from fakes.tensor import DeviceTensor, wrap, wrap_view
 
 aten = torch.ops.aten
@@ -63,7 +65,7 @@ class OperatorPlan:
         schema = operator._schema
         tags = operator.tags
         self.operator = operator
-        self.kernel: Callable[..., Any] = operator._op
+        self.kernel: Callable[..., Any] = composed_operators.KERNELS.get(operator, operator._op)
         self.name: str = schema.name
         written: list[int | str] = []
         self.view_of: int | None = None
@@ -182,17 +184,20 @@ def _launch(plan: OperatorPlan, args: Sequence[Any], kwargs: dict[str, Any], mac
 def _launch_random(  # noqa: PLR0917
     plan: OperatorPlan, args: Sequence[Any], kwargs: dict[str, Any], machine: Machine, device: Device, stream: Any
 ) -> Any:
-    generator = kwargs.get("generator")
-    if generator is None:
-        generator = device.generator
-    elif not isinstance(generator, DeviceGenerator):
-        raise RuntimeError(
-            f"Expected a '{machine.persona.device_type}' device type for generator but found '{generator.device.type}'"
-        )
-    elif generator.device != device.torch_device:
-        raise RuntimeError(f"Expected a generator on {device.torch_device} but found one on {generator.device}")
-    if plan.takes_generator and not any(isinstance(value, torch.Generator) for value in args):
+    given = kwargs.get("generator") or next((value for value in args if isinstance(value, torch.Generator)), None)
+    if given is None:
+        generator: DeviceGenerator | None = device.generator
+    else:
+        generator = device_generator(given)
+        kind = machine.persona.device_type
+        if generator is None:
+            raise RuntimeError(f"Expected a '{kind}' device type for generator but found '{given.device.type}'")
+        if generator.device != device.torch_device:
+            raise RuntimeError(f"Expected a generator on {device.torch_device} but found one on {generator.device}")
+    if plan.takes_generator and given is None:
         return machine.scheduler.launch(plan, plan.kernel, args, {**kwargs, "generator": generator}, stream)
+    if plan.takes_generator:
+        return machine.scheduler.launch(plan, plan.kernel, args, kwargs, stream)
 
     def kernel(*kernel_args: Any, **kernel_kwargs: Any) -> Any:
         return with_generator_as_default(generator, plan.kernel, kernel_args, kernel_kwargs)
@@ -377,7 +382,7 @@ def set_geometry(tensor: DeviceTensor, data: torch.Tensor) -> None:
         torch._C._set_meta_in_tls_dispatch_include(True)
         try:
             aten.set_.source_Storage_storage_offset(
-                tensor, tensor.untyped_storage(), data.storage_offset(), data.shape, data.stride()
+                tensor, torch.Tensor.untyped_storage(tensor), data.storage_offset(), data.shape, data.stride()
             )
         finally:
             torch._C._set_meta_in_tls_dispatch_include(previous)
@@ -440,32 +445,30 @@ def _set(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     machine = current_machine()
     device = machine.open(tensor._index)
     if source is None:
-        new = wrap(torch.empty(0, dtype=tensor.dtype, device=_CPU), device, machine.current_stream(device.index))
+        new = wrap(aten.empty.memory_format([0], dtype=tensor.dtype, device=_CPU), device, machine.current_stream(device.index))
     elif isinstance(source, DeviceTensor):
         if source._index != tensor._index:
             _refuse_mixture(tensor._index, f"{source.device}")
         geometry = args[2:] or (source.storage_offset(), source.shape, source.stride())
         new = wrap_view(torch.as_strided(source._data, geometry[1], geometry[2], geometry[0]), source)
     else:
-        return _set_storage(plan, args, machine)
+        return _set_storage(plan, args)
     torch._functionalize_unsafe_set(tensor, new)  # type: ignore[attr-defined]
     tensor._data, tensor._block = new._data, new._block
     set_geometry(tensor, new._data)
     return tensor
 
 
-def _set_storage(plan: OperatorPlan, args: Any, machine: Machine) -> Any:
+def _set_storage(plan: OperatorPlan, args: Any) -> Any:
     tensor, storage = args[0], args[1]
-    owner = machine.owner_of(storage)
-    if owner is None:
+    if not isinstance(storage, DeviceStorage) or storage.device.index != tensor._index:
         raise RuntimeError(
             f'Attempted to set the storage of a tensor on device "{tensor.device}" to a storage on different device '
             f'"{storage.device}". This is no longer allowed; the devices must match.'
         )
-    base, block = owner
-    data = torch.empty(0, dtype=tensor.dtype, device=_CPU)
-    plan.kernel(data, base, *args[2:])
-    tensor._data, tensor._block = data, block
+    data = aten.empty.memory_format([0], dtype=tensor.dtype, device=_CPU)
+    plan.kernel(data, storage, *args[2:])
+    tensor._data, tensor._block = data, storage._block
     set_geometry(tensor, data)
     return tensor
 
@@ -486,6 +489,12 @@ def _pin_memory(plan: OperatorPlan, args: Any, kwargs: Any) -> NoReturn:
     raise RuntimeError(f"cannot pin '{kind}' only dense CPU tensors can be pinned")
 
 
+def _attention_choice(plan: OperatorPlan, args: Any, kwargs: Any) -> int:
+    # The fused choices name other devices' kernels.
+    del plan, args, kwargs
+    return int(torch.nn.attention.SDPBackend.MATH.value)
+
+
 SPECIAL: dict[Any, Callable[[OperatorPlan, Any, Any], Any]] = {
     aten.copy_.default: _copy,
     aten._local_scalar_dense.default: _local_scalar,
@@ -498,6 +507,7 @@ SPECIAL: dict[Any, Callable[[OperatorPlan, Any, Any], Any]] = {
     aten.set_.source_Storage_storage_offset: _set,
     aten.set_.default: _set,
     aten.record_stream.default: _record_stream,
+    aten._fused_sdp_choice.default: _attention_choice,
     aten.is_pinned.default: _is_pinned,
     aten._pin_memory.default: _pin_memory,
 }

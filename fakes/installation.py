@@ -80,15 +80,13 @@ def _require_torch() -> None:
 
 
 def _apply_patches(patches: Patches, machine: Machine) -> None:
-    from fakes import autocast, management_library, pinned_memory, serialization, torch_patches
+    from fakes import management_library, pinned_memory, serialization, torch_patches
 
     patches.set(_current, "machine", machine)
     for module in management_library.modules(machine):
         patches.set_item(sys.modules, module.__name__, module)
     torch_patches.apply(patches, machine)
     serialization.apply(patches, machine)
-    if "amp" in machine.persona.features:
-        autocast.apply(patches)
     if "pinned_memory" in machine.persona.features:
         pinned_memory.apply(patches, machine)
 
@@ -102,7 +100,7 @@ def _register_device_type(persona: Persona) -> None:
         return
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-    from fakes import factories, namespace
+    from fakes import autocast, factories, namespace
 
     if torch._C._get_privateuse1_backend_name() != "privateuseone":
         raise MachineInstalledError(
@@ -114,6 +112,8 @@ def _register_device_type(persona: Persona) -> None:
         if isinstance(module, type(sys)) and module.__name__ == f"torch.{persona.device_type}.{name}":
             sys.modules[module.__name__] = module
     _registered.extend(factories.register())
+    if "amp" in persona.features:
+        _registered.extend(autocast.register(persona.device_type))
     _current.persona_name = persona.name
     os.register_at_fork(after_in_child=_after_fork_in_child)
 

@@ -20,6 +20,9 @@ from fakes.errors import MachineConfigurationError, MachineNotInstalledError, Un
 from fakes.launch import EagerScheduler, Scheduler
 from fakes.memory_size import parse_memory_size
 
+# Bound here, so that a fault in the adapter's reading of the variable leaves the driver's as it is.
+from harness.accelerator.visible_devices import GRAMMARS, PhysicalDevice, read_visible_devices
+
 if TYPE_CHECKING:
     from fakes.personas import Persona
     from fakes.random_numbers import DeviceGenerator
@@ -298,17 +301,11 @@ class Machine:
         grammar = self.persona.grammar
         if grammar is None:
             return self.cards
-        try:
-            from harness.accelerator import visible_devices as visible
-        except ImportError:
+        table = tuple(PhysicalDevice(index=card.index, uuid=card.uuid) for card in self.cards)
+        chosen = read_visible_devices(GRAMMARS[grammar], environment=os.environ, physical_devices=table).chosen
+        if chosen is None:
             return self.cards
-        table = tuple(visible.PhysicalDevice(index=card.index, uuid=card.uuid) for card in self.cards)
-        shown = visible.read_visible_devices(visible.GRAMMARS[grammar], environment=os.environ, physical_devices=table)
-        if shown.entries is None:
-            return self.cards
-        by_name: dict[int | str, PhysicalCard] = {card.index: card for card in self.cards}
-        by_name |= {card.uuid: card for card in self.cards}
-        return tuple(by_name[entry.value] for entry in shown.entries)
+        return tuple(self.cards[entry.number] for entry in chosen if entry.number is not None)
 
     def _refuse_fork(self) -> NoReturn:
         name = self.persona.display_name

@@ -148,7 +148,7 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
     """The properties of a device. Initialises the runtime, opens no context."""
     machine = current_machine()
     card = machine.device(_get_device_index(device, optional=True)).card
-    return DeviceProperties(machine.persona, card.name, card.uuid, card.memory)
+    return DeviceProperties(machine.persona, card.name, card.uuid.removeprefix(machine.persona.uuid_prefix), card.memory)
 
 
 def get_device_name(device: Any = None) -> str:

@@ -6,6 +6,7 @@ For: the generator of each device, independent of the CPU's and of each other. N
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ class DeviceGenerator(_TorchGenerator):  # type: ignore[misc]
     def __new__(cls, device: torch.device) -> DeviceGenerator:
         generator: DeviceGenerator = _TorchGenerator.__new__(cls, device="cpu")
         generator._device = device
+        _live_generators[generator._cdata] = generator
         return generator
 
     def __init__(self, device: torch.device) -> None:
@@ -40,6 +42,14 @@ class DeviceGenerator(_TorchGenerator):  # type: ignore[misc]
 
     def __reduce__(self) -> Any:
         raise TypeError("cannot pickle a generator of a simulated device; save its get_state()")
+
+
+_live_generators: weakref.WeakValueDictionary[int, DeviceGenerator] = weakref.WeakValueDictionary()
+
+
+def device_generator(generator: torch.Generator) -> DeviceGenerator | None:
+    """The device generator behind a generator that came through PyTorch, which makes a new Python object; None for the CPU's."""
+    return _live_generators.get(generator._cdata)  # type: ignore[attr-defined]
 
 
 def with_generator_as_default(generator: DeviceGenerator, kernel: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:

@@ -1,4 +1,36 @@
+"""Saving, loading and copying tensors of a simulated device (SER-1).
+
+For: the methods of PyTorch's storages that move one to the device, which `torch.load` and `map_location` use. Not for: the storages
+themselves (`storage.py`).
+"""
+
+from __future__ import annotations
+
 from typing import Any
 
+import torch
 
-def apply(patches: Any, machine: Any = None) -> None: ...
+from fakes.machine import Machine
+from fakes.patching import Patches
+from fakes.storage import DeviceStorage, on_device
+
+
+def apply(patches: Patches, machine: Machine) -> None:
+    """Let host storages move to the device, and let every storage say whether it is there."""
+    kind = machine.persona.device_type
+    original_to: Any = torch.UntypedStorage.to
+
+    def to(self: torch.UntypedStorage, *, device: Any, non_blocking: bool = False) -> torch.UntypedStorage:
+        target = torch.device(device)
+        if target.type != kind:
+            result: torch.UntypedStorage = original_to(self, device=target, non_blocking=non_blocking)
+            return result
+        return on_device(self.clone(), machine.device_index(target))
+
+    def to_device(self: torch.UntypedStorage, device: Any = None, non_blocking: bool = False) -> torch.UntypedStorage:
+        """A copy of this storage on a simulated device (the current one where None)."""
+        return self.to(device=torch.device(kind, machine.device_index(device)), non_blocking=non_blocking)
+
+    patches.set(torch.UntypedStorage, "to", to)
+    patches.set(torch.UntypedStorage, kind, to_device)
+    patches.set(torch.UntypedStorage, f"is_{kind}", property(lambda self: isinstance(self, DeviceStorage)))

@@ -8,6 +8,8 @@ has the same geometry. Tensors that share memory share `_block`, the accounting 
 
 from __future__ import annotations
 
+import copy
+from collections import OrderedDict
 from typing import Any, NoReturn
 
 import torch
@@ -15,6 +17,7 @@ from torch._tensor_str import _add_suffixes, _tensor_str
 
 from fakes.allocator import Block
 from fakes.machine import Device, current_machine
+from fakes.storage import DeviceStorage, storage_of
 
 _make = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
 _strided = torch.strided
@@ -85,6 +88,41 @@ class DeviceTensor(torch.Tensor):
         """The address of the first element; as on hardware, of no use to the host."""
         return self._data.data_ptr()
 
+    def untyped_storage(self) -> DeviceStorage:
+        """The storage, which tensors that share memory have in common."""
+        return storage_of(self._data, self._block, self.device)
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            )
+        with torch.no_grad():
+            storage = copy.deepcopy(self.untyped_storage(), memo)
+            result: Any = torch.empty(0, dtype=self.dtype, device=self.device)
+            result.set_(storage, self.storage_offset(), self.size(), self.stride())
+            result.requires_grad_(self.requires_grad)
+            if self.grad is not None:
+                result.grad = copy.deepcopy(self.grad, memo)
+        result.__dict__.update({name: copy.deepcopy(value, memo) for name, value in self._user_state().items()})
+        memo[id(self)] = result
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if getattr(self, "_is_param", False):
+            return torch._utils._rebuild_parameter, (self.detach(), self.requires_grad, OrderedDict())
+        storage = self.untyped_storage()
+        geometry = (self.storage_offset(), tuple(self.size()), self.stride(), self.requires_grad, OrderedDict())
+        if self.dtype not in torch.storage._dtype_to_storage_type_map():
+            return torch._utils._rebuild_tensor_v3, (storage, *geometry, self.dtype, {})
+        typed = torch.storage.TypedStorage(wrap_storage=storage, dtype=self.dtype, _internal=True)
+        return torch._utils._rebuild_tensor_v2, (typed, *geometry)
+
+    def _user_state(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_data", "_block", "_index")}
+
     # The lazy bits live in the host tensor alone: in both, PyTorch's fallbacks would apply them twice.
 
     def is_conj(self) -> bool:
@@ -94,6 +132,23 @@ class DeviceTensor(torch.Tensor):
     def is_neg(self) -> bool:
         """Whether the negative bit is set."""
         return self._data.is_neg()
+
+    @property
+    def real(self) -> Any:  # type: ignore[override]
+        """The real part: a view."""
+        return self._part("real")
+
+    @property
+    def imag(self) -> Any:  # type: ignore[override]
+        """The imaginary part: a view, negated lazily where the conjugate bit is set."""
+        return self._part("imag")
+
+    def _part(self, name: str) -> Any:
+        function = getattr(torch, name)
+        if not self._data.is_conj():
+            return function(self)
+        part = function(self.conj())
+        return torch._neg_view(part) if name == "imag" else part
 
     def record_stream(self, stream: Any) -> None:
         """Say that a stream uses this tensor's memory, which must not be reused before the work issued there so far is done."""

@@ -7,10 +7,12 @@ device named without an index. Not for: operators (`dispatch.py`), saving and lo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors
 
 from fakes import event as events
 from fakes import stream as streams
@@ -22,6 +24,8 @@ from fakes.tensor import DeviceTensor
 
 def apply(patches: Patches, machine: Machine) -> None:
     """Patch PyTorch for an installed machine."""
+    # `with torch.device(...)` recognises factories by identity, from a list that is made once: let it know the originals.
+    _device_constructors()
     _patch_accelerator(patches, machine)
     _patch_backward(patches)
     _patch_constructors(patches, machine)
@@ -162,14 +166,24 @@ def _patch_tensor(patches: Patches, machine: Machine) -> None:
     base_data: Any = torch._C.TensorBase.data
     bare = torch.device(kind)
 
+    # PyTorch asks its device guard for the index of a bare device type, and a Python guard always answers 0.
+
     def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        # PyTorch asks its device guard for the index, which always answers 0.
         if args and (args[0] == kind or args[0] == bare):
             args = (torch.device(kind, machine.current_device()), *args[1:])
         elif kwargs and (kwargs.get("device") == kind or kwargs.get("device") == bare):
             kwargs["device"] = torch.device(kind, machine.current_device())
         result: torch.Tensor = original_to(self, *args, **kwargs)
         return result
+
+    def indexed(factory: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(factory)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if kwargs and (kwargs.get("device") == kind or kwargs.get("device") == bare):
+                kwargs["device"] = torch.device(kind, machine.current_device())
+            return factory(*args, **kwargs)
+
+        return call
 
     def get_data(self: torch.Tensor) -> Any:
         return base_data.__get__(self)
@@ -185,4 +199,7 @@ def _patch_tensor(patches: Patches, machine: Machine) -> None:
         base_data.__set__(self, value)
 
     patches.set(torch.Tensor, "to", to)
+    for name in ("tensor", "as_tensor", "asarray"):
+        patches.set(torch, name, indexed(getattr(torch, name)))
+    patches.set(torch.Tensor, "new_tensor", indexed(torch.Tensor.new_tensor))
     patches.set(torch.Tensor, "data", property(get_data, set_data))

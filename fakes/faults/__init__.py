@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from fakes.faults import process_group
+from fakes.faults import process_group, registry, selection, vendor_probes
 from fakes.faults.fault import Fault
 
 __all__ = ["CATALOGUE", "Fault", "assemble"]
@@ -31,6 +31,6 @@ def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
     return MappingProxyType(catalogue)
 
 
-CATALOGUE: Mapping[str, Fault] = assemble(process_group.FAULTS)
+CATALOGUE: Mapping[str, Fault] = assemble(registry.FAULTS, selection.FAULTS, vendor_probes.FAULTS, process_group.FAULTS)
 """Every fault by id. Area modules are listed here explicitly, so that a missing one is an import error and not a smaller
 catalogue."""

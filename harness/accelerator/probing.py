@@ -16,6 +16,9 @@ from harness.accelerator.capabilities import Capability, CapabilityEvidence
 if TYPE_CHECKING:
     from harness.accelerator.torch_namespace import TorchNamespaceAccelerator
 
+# PyTorch refuses a device that it was not built for by an assertion, and one whose package is missing by an import error.
+_REFUSALS = (RuntimeError, TypeError, ImportError, AssertionError)
+
 Probe = Callable[["TorchNamespaceAccelerator"], CapabilityEvidence]
 
 NEEDED_FUNCTIONS: Mapping[Capability, tuple[str, ...]] = {
@@ -65,7 +68,7 @@ def _bf16(accelerator: TorchNamespaceAccelerator) -> CapabilityEvidence:
     accelerator._enter_runtime()
     try:
         total = torch.ones(2, dtype=torch.bfloat16, device=device).sum().item()
-    except (RuntimeError, TypeError, NotImplementedError) as error:
+    except _REFUSALS as error:
         return CapabilityEvidence(False, f"a bfloat16 sum on {device} raised {_shown(error)}")
     return CapabilityEvidence(total == 2, f"1 + 1 in bfloat16 on {device} is {total}")
 
@@ -82,7 +85,7 @@ def _event_timing(accelerator: TorchNamespaceAccelerator) -> CapabilityEvidence:
         return CapabilityEvidence(False, f"{accelerator.where_functions_are} has no Event")
     try:
         constructor(enable_timing=True)
-    except (RuntimeError, TypeError, NotImplementedError) as error:
+    except _REFUSALS as error:
         return CapabilityEvidence(False, f"Event(enable_timing=True) raised {_shown(error)}")
     return CapabilityEvidence(True, "Event(enable_timing=True) is accepted")
 
@@ -92,7 +95,7 @@ def _device_generator(accelerator: TorchNamespaceAccelerator) -> CapabilityEvide
     accelerator._enter_runtime()
     try:
         actual = torch.Generator(device=device).device
-    except (RuntimeError, TypeError, NotImplementedError) as error:
+    except _REFUSALS as error:
         return CapabilityEvidence(False, f"torch.Generator(device={str(device)!r}) raised {_shown(error)}")
     return CapabilityEvidence(actual == device, f"torch.Generator(device={str(device)!r}) is on {actual}")
 
@@ -128,7 +131,7 @@ def _pinned_memory(accelerator: TorchNamespaceAccelerator) -> CapabilityEvidence
     accelerator._enter_runtime()
     try:
         pinned = torch.ones(1).pin_memory().is_pinned()
-    except (RuntimeError, TypeError, NotImplementedError) as error:
+    except _REFUSALS as error:
         return CapabilityEvidence(False, f"pin_memory() raised {_shown(error)}")
     return CapabilityEvidence(pinned, f"after pin_memory(), is_pinned() is {pinned}")
 

@@ -146,24 +146,24 @@ class VisibleDevices:
         return {entry.number: local for local, entry in enumerate(chosen) if entry.number is not None and not entry.is_part}
 
     def _by_name(self, text: str, device_id: object) -> int | None:
-        ignores_case = any(syntax.ignores_case for layer in self.grammar.layers for syntax in layer)
-        names = self._names(ignores_case)
-        wanted = visible_devices_entries.folded(text, ignores_case)
-        fitting = [local for local, name in names if name == wanted]
+        names = self._names
+        fitting = [local for local, name in names if name == text]
         if not fitting and not visible_devices_entries.is_sub_device(text):
-            fitting = [local for local, name in names if name.startswith(wanted) or (name and wanted.startswith(name))]
+            fitting = [local for local, name in names if self._fits(name, text) or self._fits(text, name)]
         if len(fitting) > 1:
-            raise self._refusal(
-                device_id, f"it is ambiguous: {len(fitting)} visible devices fit (local ids {_listing(map(str, fitting))})"
-            )
+            raise self._refusal(device_id, f"it is ambiguous: {len(fitting)} visible devices fit (local ids {_listing(fitting)})")
         return fitting[0] if fitting else None
 
-    def _names(self, ignores_case: bool) -> list[tuple[int, str]]:
+    def _fits(self, longer: str, shorter: str) -> bool:
+        ignores_case = any(syntax.ignores_case for layer in self.grammar.layers for syntax in layer)
+        return visible_devices_entries.starts_with(longer, shorter, ignores_case=ignores_case, bare_uuids=True)
+
+    @cached_property
+    def _names(self) -> list[tuple[int, str]]:
+        """(local id, UUID or name of a part) of each visible device that has one."""
         if self.chosen is not None:
-            pairs = [(local, entry.name) for local, entry in enumerate(self.chosen)]
-        else:
-            pairs = [(row.index, row.uuid) for row in self.physical_devices or ()]
-        return [(local, visible_devices_entries.folded(name, ignores_case)) for local, name in pairs if name]
+            return [(local, entry.name) for local, entry in enumerate(self.chosen) if entry.name]
+        return [(row.index, row.uuid) for row in self.physical_devices or () if row.uuid]
 
     def _local(self, number: int, device_id: object, kind: str) -> LocalDeviceId:
         if self.count == 0:
@@ -243,8 +243,8 @@ def format_visible_devices(
     back = read_visible_devices(grammar, {name: text})
     if back.entries != wanted:
         raise VisibleDevicesError(
-            f"{name} cannot show {_listing(map(str, wanted))} in this order: the driver would read {quote(text)} as "
-            f"{_listing(map(str, back.entries or ())) or 'no device'}. {back.diagnosis}"
+            f"{name} cannot show {_listing(wanted)} in this order: the driver would read {quote(text)} as "
+            f"{_listing(back.entries or ()) or 'no device'}. {back.diagnosis}"
         )
     return text
 
@@ -283,7 +283,7 @@ def _diagnosis(visible: VisibleDevices) -> str:
     if visible.chosen is None:
         shows = "every device"
     elif visible.chosen:
-        shows = f"{_devices(len(visible.chosen))}: {_listing(map(str, visible.entries or ()))}"
+        shows = f"{_devices(len(visible.chosen))}: {_listing(visible.entries or ())}"
     else:
         shows = "no device; " + _blame(visible.deciding)
     details = "".join(f" {layer.variable}: {layer.voided}." for layer in visible.deciding if layer.voided)
@@ -304,7 +304,7 @@ def _blame(deciding: Sequence[LayerReading]) -> str:
 
 def _accepted(visible: VisibleDevices) -> str:
     if visible.chosen is not None:
-        ids = _listing(map(str, visible.entries or ()))
+        ids = _listing(visible.entries or ())
         return f"Accepted: the physical ids {ids}, and local ids from 0 to {len(visible.chosen) - 1} that are not among them."
     named = ", and UUIDs of the host's devices" if visible.physical_devices else ""
     if visible.host_count is None:
@@ -312,7 +312,7 @@ def _accepted(visible: VisibleDevices) -> str:
     return f"Accepted: device numbers from 0 to {visible.host_count - 1}{named}."
 
 
-def _listing(texts: Iterable[str], most: int = 8) -> str:
-    named = list(texts)
-    shown = ", ".join(text if len(text) <= 300 else quote(text) for text in named[:most])
-    return shown if len(named) <= most else f"{shown}, … ({len(named)} in all)"
+def _listing(items: Sequence[object], most: int = 8) -> str:
+    texts = [str(item) for item in items[:most]]
+    shown = ", ".join(text if len(text) <= 300 else quote(text) for text in texts)
+    return shown if len(items) <= most else f"{shown}, … ({len(items)} in all)"

@@ -17,6 +17,7 @@ _LEADING_DIGITS = re.compile(r"[+-]?\d+")
 _DIGITS = re.compile(r"[0-9]+", re.ASCII)
 _CANONICAL_DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _C_INTEGER = re.compile(r"[+-]?(?:0[xX](?P<hexadecimal>[0-9a-fA-F]+)|(?P<octal>0[0-7]*)|(?P<decimal>[1-9][0-9]*))", re.ASCII)
+_FULL_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 _SUB_DEVICE = re.compile(r"(?P<device>[0-9]{1,9})\.(?P<part>[0-9]{1,9}(?:\.[0-9]{1,9})*)", re.ASCII)
 
 
@@ -44,6 +45,8 @@ def entry_parser(syntax: VariableSyntax, value: str) -> EntryParser:
     """The function that reads the entries of a list; where the first entry fixes the kind, `value` does so here."""
     if syntax.bare_uuid_length and "-" in value and len(value) >= syntax.bare_uuid_length:
         return lambda token: token if "-" in token else InvalidEntry("not a UUID, as the list's first entry is")
+    if syntax.bare_uuids and _FULL_UUID.match(value):
+        return lambda token: token if _FULL_UUID.fullmatch(token) else InvalidEntry("not a full UUID, as the first entry is")
     if syntax.kinds == "first":
         for prefix in syntax.uuid_prefixes:
             if value.startswith(prefix):
@@ -56,7 +59,7 @@ def entry_parser(syntax: VariableSyntax, value: str) -> EntryParser:
 
 def _parse_mixed(syntax: VariableSyntax, token: str) -> ParsedEntry:
     text = token.strip() if syntax.trims else token
-    if any(folded(text, syntax.ignores_case).startswith(folded(prefix, syntax.ignores_case)) for prefix in syntax.uuid_prefixes):
+    if any((text.upper() if syntax.ignores_case else text).startswith(prefix) for prefix in syntax.uuid_prefixes):
         return text
     return parse_number(syntax, token)
 
@@ -100,9 +103,23 @@ def is_terminator(token: str) -> bool:
     return not token.strip() or token.strip().startswith("-")
 
 
-def folded(text: str, ignores_case: bool) -> str:
-    """`text` as it is compared."""
-    return text.casefold() if ignores_case else text
+def starts_with(name: str, text: str, *, ignores_case: bool, bare_uuids: bool) -> bool:
+    """Whether `text` is the start of the UUID `name`; with `bare_uuids`, also where only one of them has the prefix `GPU-`.
+
+    Text without the prefix must then be a full UUID.
+    """
+    if ignores_case:
+        name, text = name.upper(), text.upper()
+    if name.startswith(text):
+        return True
+    bare_name, bare_text = _bare(name), _bare(text)
+    return bare_uuids and bare_name is not None and bare_text is not None and bare_name.startswith(bare_text)
+
+
+def _bare(text: str) -> str | None:
+    if text.startswith("GPU-"):
+        return text.removeprefix("GPU-")
+    return text if _FULL_UUID.match(text) else None
 
 
 def is_sub_device(text: str) -> bool:

@@ -26,15 +26,16 @@ class VariableSyntax:
 
     `name`: the environment variable. `numbers`: see `NumberSyntax`. `trims`: whether white space around an entry is dropped.
     `uuid_prefixes`: what a UUID entry starts with. `bare_uuid_length`: where UUIDs have no prefix, the length from which a
-    value with a `-` in it is a list of UUIDs (0: none). `kinds`: `first` where the first entry fixes whether the list holds
-    numbers or UUIDs, else `mixed`. `ignores_case`: whether UUIDs compare without regard to case. `empty`: what a set but empty
-    value means: no device, the `next` variable decides, or `every` device. `invalid`: whether an invalid entry `ends` the list
-    or is `skipped`. `duplicates`: whether a repeated device `voids` the list, `ends` it, or is `ignored`. `order`: the `list`'s
-    own, the `driver`'s whatever the list says, or `ascending`, where any other list shows nothing. `sentinels`: values that
-    batch systems write for "no device". `stops_at`: `foreign` where reading stops for good at the first character that is
-    neither a digit nor a comma. `sub_devices`: whether `0.1` names a part of device 0. `mig_limit`: how many MIG devices a
-    process can see (0: no limit). `selector`: the backend before the colon where values are `backend:devices` terms, else
-    empty. `hide_all`: the value that hides every device, or None where there is none to rely on.
+    value with a `-` in it is a list of UUIDs (0: none). `bare_uuids`: whether a full UUID may also lack its prefix. `kinds`:
+    `first` where the first entry fixes whether the list holds numbers or UUIDs, else `mixed`. `ignores_case`: whether UUIDs
+    compare without regard to case. `empty`: what a set but empty value means: no device, the `next` variable decides, or
+    `every` device. `invalid`: whether an invalid entry `ends` the list or is `skipped`. `duplicates`: whether a repeated device
+    `voids` the list, `ends` it, or is `ignored`. `order`: the `list`'s own, the `driver`'s whatever the list says, or
+    `ascending`, where any other list shows nothing. `sentinels`: values that batch systems write for "no device". `stops_at`:
+    `foreign` where reading stops for good at the first character that is neither a digit nor a comma. `sub_devices`: whether
+    `0.1` names a part of device 0. `mig_limit`: how many MIG devices a process can see (0: no limit). `selector`: the backend
+    before the colon where values are `backend:devices` terms, else empty. `hide_all`: the value that hides every device, or
+    None where there is none to rely on.
     """
 
     name: str
@@ -42,6 +43,7 @@ class VariableSyntax:
     trims: bool = True
     uuid_prefixes: tuple[str, ...] = ()
     bare_uuid_length: int = 0
+    bare_uuids: bool = False
     kinds: Literal["first", "mixed"] = "first"
     ignores_case: bool = False
     empty: Literal["none", "next", "every"] = "none"
@@ -90,8 +92,8 @@ class VisibleDevicesGrammar:
         raise KeyError(f"{variable!r} is not read by the {self.vendor} driver; it reads {', '.join(self.variables) or 'none'}")
 
 
-def _cuda_like(name: str) -> VariableSyntax:
-    return VariableSyntax(name, uuid_prefixes=("GPU-", "MIG-"), sentinels=("NoDevFiles",), mig_limit=1)
+def _cuda_like(name: str, *, bare_uuids: bool = False) -> VariableSyntax:
+    return VariableSyntax(name, uuid_prefixes=("GPU-", "MIG-"), bare_uuids=bare_uuids, sentinels=("NoDevFiles",), mig_limit=1)
 
 
 def _hip(name: str, empty: Literal["next", "every"]) -> VariableSyntax:
@@ -134,12 +136,13 @@ GRAMMARS: dict[str, VisibleDevicesGrammar] = {
     ),
     "musa": VisibleDevicesGrammar(
         vendor="musa",
-        layers=((_cuda_like("MUSA_VISIBLE_DEVICES"),),),
+        layers=((_cuda_like("MUSA_VISIBLE_DEVICES", bare_uuids=True),),),
         primary_variable="MUSA_VISIBLE_DEVICES",
         source=(
             "The MUSA runtime models its interface on CUDA's, and torch_musa uses MUSA_VISIBLE_DEVICES where torch.cuda uses "
             "CUDA_VISIBLE_DEVICES (github.com/MooreThreads/torch_musa). VIS-1 fixes that empty is none. No public document of "
-            "the vendor spells out the rest; CUDA's grammar is assumed, see there."
+            "the vendor spells out the rest; CUDA's grammar is assumed, see there. The vendor's management library writes UUIDs "
+            "without a prefix (github.com/yeahdongcn/mthreads-ml-py, README), so a full UUID is taken with GPU- and without."
         ),
     ),
     "rocm": VisibleDevicesGrammar(

@@ -108,14 +108,16 @@ class Candidates:
             return self.entries.get(number)
         return VisibleEntry(number) if self.count is None or number < self.count else None
 
-    def named(self, text: str, *, ignores_case: bool) -> VisibleEntry | str:
-        """The candidate whose UUID is or starts with `text`; a reason where none or several do. Where UUIDs are not known, any
-        is taken."""
+    def named(self, text: str, syntax: VariableSyntax) -> VisibleEntry | str:
+        """The candidate whose UUID is or starts with `text`; a reason where none or several do. Any is taken where UUIDs are not known."""
         known = self._with_names(text)
         if known is None:
             return VisibleEntry(None, text, written_as_number=False)
-        wanted = entries_of.folded(text, ignores_case)
-        matches = [entry for entry in known if entries_of.folded(entry.name or "", ignores_case).startswith(wanted)]
+        matches = [
+            entry
+            for entry in known
+            if entries_of.starts_with(entry.name or "", text, ignores_case=syntax.ignores_case, bare_uuids=syntax.bare_uuids)
+        ]
         matches = [entry for entry in matches if len(entry.name or "") == len(text)][:1] or matches
         if len(matches) == 1:
             return replace(matches[0], written_as_number=False)
@@ -211,7 +213,7 @@ def _candidate(syntax: VariableSyntax, parsed: entries_of.ParsedEntry, candidate
     if isinstance(parsed, entries_of.InvalidEntry):
         return parsed.reason
     if isinstance(parsed, str):
-        return candidates.named(parsed, ignores_case=syntax.ignores_case)
+        return candidates.named(parsed, syntax)
     number, part = (parsed.device, parsed.part) if isinstance(parsed, entries_of.SubDevice) else (parsed, "")
     found = candidates.numbered(number)
     if found is None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from accelerator_doubles import Factory, complete, complete_class
 
+from conformance.stand_ins import Factory, complete, complete_class
 from harness.accelerator import interface
 from harness.accelerator.contract import Accelerator
 from harness.accelerator.registration import AcceleratorPlugin, Registration, resolve_reference
@@ -159,7 +159,7 @@ class TestInterface:
         with pytest.raises(IncompleteAcceleratorError) as refusal:
             AcceleratorRegistry().register("lacking", backend)
         assert refusal.value.missing == tuple(sorted(without))
-        assert all(name in str(refusal.value) for name in ("lacking", "Double", *without))
+        assert all(name in str(refusal.value) for name in ("lacking", "StandIn", *without))
 
     def test_a_none_member_is_missing(self) -> None:
         backend = complete_class()

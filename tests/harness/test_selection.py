@@ -8,9 +8,9 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
-from accelerator_doubles import Factory, complete, complete_class
 
 import harness.accelerator as public
+from conformance.stand_ins import Factory, complete, complete_class
 from harness.accelerator import default, probes
 from harness.accelerator.registration import Availability
 from harness.accelerator.registry import ENTRY_POINT_GROUP, AcceleratorRegistry
@@ -112,8 +112,8 @@ class TestRequestsThatCannotBeMet:
                 {"factory": Factory(ModuleNotFoundError("no module 'dep'", name="dep"))},
                 "factory raised ModuleNotFoundError: no module 'dep'",
             ),
-            ({"factory": Factory(complete("bad", available=False))}, "Double.is_available() says False"),
-            ({"factory": Factory(complete("bad", available=OSError("gone")))}, "Double.is_available() raised OSError: gone"),
+            ({"factory": Factory(complete("bad", available=False))}, "StandIn.is_available() says False"),
+            ({"factory": Factory(complete("bad", available=OSError("gone")))}, "StandIn.is_available() raised OSError: gone"),
             ({"bootstrap": Factory(OSError("no patch"))}, "bootstrap raised"),
         ],
     )

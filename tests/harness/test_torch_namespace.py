@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from stub_namespace import DEVICE_TYPE, Generator, Stream, StubAccelerator, StubNamespace
 
 from harness.accelerator.capabilities import Capability, CapabilityEvidence
 from harness.accelerator.environment_at_first_use import EnvironmentAtFirstUse
@@ -24,7 +25,6 @@ from harness.errors import (
     UnsupportedCapabilityError,
     VisibleDevicesChangedWarning,
 )
-from tests.harness.stub_namespace import DEVICE_TYPE, Generator, Stream, StubAccelerator, StubNamespace
 
 
 @pytest.fixture

@@ -1,0 +1,109 @@
+"""Storages of simulated devices.
+
+For: what `Tensor.untyped_storage()` gives for a device tensor, so that saving, loading, copying and sharing work by PyTorch's own
+code. Not for: accounting (`allocator.py`).
+
+A `DeviceStorage` is the host storage that carries a tensor's bytes, whose Python object says that it is on the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fakes.allocator import Block
+from fakes.machine import Device, current_machine
+
+
+class DeviceStorage(torch.UntypedStorage):
+    """A storage on a simulated device; made by `on_device` and `storage_of`."""
+
+    _device: torch.device
+    _block: Block
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The device of the tensors that use it."""
+        return self._device
+
+    @property
+    def is_cuda(self) -> bool:  # type: ignore[override]
+        """No storage of this class is CUDA's."""
+        return False
+
+    def cpu(self) -> torch.UntypedStorage:
+        """A copy on the host; waits for the device."""
+        current_machine().scheduler.synchronize_device(self._device.index)
+        return _clone(self)
+
+    def clone(self) -> DeviceStorage:  # type: ignore[override]
+        """A copy on the same device."""
+        return on_device(self.cpu(), self._device.index)
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> DeviceStorage:
+        copies: dict[int, DeviceStorage] = memo.setdefault("torch", {})
+        key = self._cdata
+        if key not in copies:
+            copies[key] = self.clone()
+        return copies[key]
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> torch.UntypedStorage:  # type: ignore[override]
+        """A copy on another device, or itself where it is there already."""
+        del non_blocking
+        target = torch.device(device)
+        if target.type == self._device.type:
+            index = current_machine().device_index(target)
+            return self if index == self._device.index else on_device(self.cpu(), index)
+        return self.cpu().to(device=target)
+
+    def resize_(self, size: int) -> DeviceStorage:  # type: ignore[override]
+        """Change the size, in bytes.
+
+        Raises:
+            torch.OutOfMemoryError: the device has no room; the storage is then as it was.
+        """
+        self._block.resize(size)
+        super().resize_(size)
+        return self
+
+    def is_pinned(self, device: Any = "cuda") -> bool:
+        """Device memory is never pinned."""
+        del device
+        return False
+
+
+def storage_of(data: torch.Tensor, block: Block, device: torch.device) -> DeviceStorage:
+    """The storage of a host tensor that carries a device tensor's bytes, as a storage on that device."""
+    storage: Any = data.untyped_storage()
+    if type(storage) is not DeviceStorage:
+        # PyTorch keeps a storage's Python object for as long as the storage lives, its class included.
+        storage.__class__ = DeviceStorage
+        storage._device = device
+        storage._block = block
+    result: DeviceStorage = storage
+    return result
+
+
+def on_device(host: torch.UntypedStorage, index: int) -> DeviceStorage:
+    """Turn a host storage that nobody else uses into one on a device.
+
+    Raises:
+        torch.OutOfMemoryError: the device has no room.
+        RuntimeError: no such device.
+    """
+    machine = current_machine()
+    device: Device = machine.open(index)
+    storage: Any = host
+    block = Block(device.allocator, host.nbytes(), machine.current_stream(index))
+    storage.__class__ = DeviceStorage
+    storage._device = device.torch_device
+    storage._block = block
+    result: DeviceStorage = storage
+    return result
+
+
+def _clone(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    flat = torch.empty(0, dtype=torch.uint8, device="cpu")
+    torch.ops.aten.set_.source_Storage(flat, storage)
+    return torch.ops.aten.clone.default(flat).untyped_storage()  # type: ignore[no-any-return]
