@@ -52,7 +52,8 @@ class SuiteSession:
     def backend(self) -> BackendUnderTest:
         """The backend under test; prepared at first use."""
         choice = self.options.choice
-        return BackendUnderTest(choice, prepare_backend(choice), self.children, aligner=self.options.aligner)
+        prepared = prepare_backend(choice)
+        return BackendUnderTest(choice, prepared, self.children, aligner=self.options.aligner, normalizer=self.options.normalizer)
 
     def close(self) -> None:
         """End the child processes."""
@@ -141,6 +142,7 @@ class SuiteSession:
             ("--backend", choice.backend),
             ("--accelerator", choice.accelerator),
             ("--aligner", self.options.aligner),
+            ("--normalizer", self.options.normalizer),
             ("--devices", choice.devices),
             ("--fault", choice.fault),
             ("--examples", self.options.examples),

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from fakes.faults import (
     capabilities,
     devices,
+    process_group,
     registry,
     routed_experts,
     routed_experts_layout,
@@ -44,6 +45,7 @@ def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
 CATALOGUE: Mapping[str, Fault] = assemble(
     capabilities.FAULTS,
     devices.FAULTS,
+    process_group.FAULTS,
     registry.FAULTS,
     routed_experts.FAULTS,
     routed_experts_layout.FAULTS,
