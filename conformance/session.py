@@ -43,6 +43,7 @@ class SuiteSession:
         self.results: RunResults | None = None
         self._counters: dict[str, ExampleCounter] = {}
         if not collect_only:
+            _ = self.backend.aligner  # a path that does not load is a usage error, not a failed check
             reason = self.backend.no_device_reason
             if options.require_device and reason is not None:
                 raise OptionError(f"--require-device: no device: {reason}")
@@ -51,7 +52,8 @@ class SuiteSession:
     def backend(self) -> BackendUnderTest:
         """The backend under test; prepared at first use."""
         choice = self.options.choice
-        return BackendUnderTest(choice, prepare_backend(choice), self.children, aligner=self.options.aligner)
+        prepared = prepare_backend(choice)
+        return BackendUnderTest(choice, prepared, self.children, aligner=self.options.aligner, normalizer=self.options.normalizer)
 
     def close(self) -> None:
         """End the child processes."""
@@ -117,6 +119,7 @@ class SuiteSession:
         return {
             "backend": self.backend.name,
             "accelerator": choice.accelerator,
+            "aligner": self.options.aligner,
             "simulated": self.backend.is_fake,
             "no_device_reason": self.backend.no_device_reason,
             "device_count": self.backend.device_count,
@@ -139,6 +142,7 @@ class SuiteSession:
             ("--backend", choice.backend),
             ("--accelerator", choice.accelerator),
             ("--aligner", self.options.aligner),
+            ("--normalizer", self.options.normalizer),
             ("--devices", choice.devices),
             ("--fault", choice.fault),
             ("--examples", self.options.examples),
