@@ -79,7 +79,7 @@ def _without_lists_beyond(backend: BackendUnderTest) -> None:
 # Unset, empty, none ---------------------------------------------------------------------------------------------------------------
 
 
-@clause("VIS-1", "VIS-7")
+@clause("VIS-1", "VIS-7", examples=0.3)
 @given(host=hosts(), data=st.data())
 def test_unset_is_every_device(backend: BackendUnderTest, host: ModelHost, data: st.DataObject) -> None:
     host = _usable_host(backend, host)
@@ -96,7 +96,7 @@ def _vendor_or_none(backend: BackendUnderTest) -> str:
     return vendor_of(backend) if getattr(backend.accelerator, "visible_devices_env", "") else ""
 
 
-@clause("VIS-1", "VIS-8")
+@clause("VIS-1", "VIS-8", examples=0.4)
 @given(
     host=hosts(),
     device_id=st.sampled_from((0, "0", 1, UUIDS[0], 0.0)),
@@ -143,7 +143,7 @@ def test_entries_resolve_in_the_drivers_order(backend: BackendUnderTest, host: M
     _require_numbers(asked, visible, 9 if takes_hosts(backend) else largest_list(backend))
 
 
-@clause("VIS-4", "VIS-7")
+@clause("VIS-4", "VIS-7", examples=0.5)
 @given(data=st.data())
 def test_physical_ids_win_over_local_ids(backend: BackendUnderTest, data: st.DataObject) -> None:
     vendor, most = vendor_of(backend), largest_list(backend)
@@ -189,7 +189,7 @@ def test_the_first_invalid_entry_ends_the_list(backend: BackendUnderTest, host: 
             require(came == local, f"{asked}: {device.name} gave {_said(came)}; due was local id {local}")
 
 
-@clause("VIS-3")
+@clause("VIS-3", examples=0.6)
 @given(data=st.data(), ids=st.lists(st.integers(0, 9) | st.sampled_from(UUIDS), min_size=1, max_size=3))
 def test_a_duplicate_voids_the_list(backend: BackendUnderTest, data: st.DataObject, ids: list[Any]) -> None:
     by_uuid = data.draw(st.booleans()) and takes_hosts(backend)
@@ -284,7 +284,7 @@ def _id_views(backend: BackendUnderTest) -> list[View]:
     return [unset, View(unset.vendor, UNKNOWN_HOST, {_listing_variable(unset.vendor): value}, backend)]
 
 
-@clause("VIS-6")
+@clause("VIS-6", examples=0.4)
 @given(number=st.integers(0, 20))
 def test_every_form_of_a_number_is_the_same_id(backend: BackendUnderTest, number: int) -> None:
     for asked in _id_views(backend):
@@ -294,7 +294,7 @@ def test_every_form_of_a_number_is_the_same_id(backend: BackendUnderTest, number
             require(came == due, f"{asked}: {form!r} gave {_said(came)}, but {number} gives {_said(due)}; they are the same id")
 
 
-@clause("VIS-6", "VIS-14")
+@clause("VIS-6", "VIS-14", examples=0.3)
 @given(number=st.integers(0, 20))
 def test_the_two_id_types_are_taken(backend: BackendUnderTest, number: int) -> None:
     for asked in _id_views(backend):
@@ -357,7 +357,7 @@ def test_what_is_no_id_is_refused_and_quoted(backend: BackendUnderTest, bad: Any
             require(shown_value.strip() in str(refusal), f"{asked}: the refusal of {bad!r} does not quote it: {refusal}")
 
 
-@clause("VIS-14")
+@clause("VIS-14", examples=0.4)
 @given(data=st.data())
 def test_a_local_id_is_never_mapped_again(backend: BackendUnderTest, data: st.DataObject) -> None:
     vendor, most = vendor_of(backend), largest_list(backend)
@@ -383,7 +383,7 @@ def test_a_local_id_is_never_mapped_again(backend: BackendUnderTest, data: st.Da
 # Which variables ------------------------------------------------------------------------------------------------------------------
 
 
-@clause("VIS-10")
+@clause("VIS-10", examples=0.6)
 @given(data=st.data())
 def test_own_variables_are_read_and_no_others(backend: BackendUnderTest, data: st.DataObject) -> None:
     vendor, most = vendor_of(backend), largest_list(backend)
