@@ -39,8 +39,9 @@ class CollectedCheck(TypedDict):
 class CheckRecord:
     """One check in one run; plain data.
 
-    `tier` is what the check needs, which can be more than its clauses do. `text` is the failure's message, the evidence of "unsupported" or the reason of "not run"; `example` the smallest failing example as
-    Hypothesis prints it; `examples_run` and `examples_discarded` count what was executed, 0 for checks that are no properties.
+    `tier` is what the check needs, which can be more than its clauses do. `text` is the failure's message, the evidence of "unsupported" or
+    the reason of "not run"; `example` the smallest failing example as Hypothesis prints it; `examples_run` and `examples_discarded` count
+    what was executed, 0 for checks that are no properties.
     """
 
     check: str
