@@ -52,7 +52,8 @@ def _get_device_index(device: Any, optional: Any = False, allow_cpu: Any = False
     if isinstance(named, torch.device):
         if allow_cpu and named.type == "cpu":
             return -1
-        if named.index is None and not optional and named.type == machine.persona.device_type:
+        index: Any = named.index
+        if index is None and not optional and named.type == machine.persona.device_type:
             raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
     if device is None and not optional:
         raise ValueError("Expected a torch.device with a specified index or an integer, but got:None")
