@@ -280,6 +280,8 @@ def build(persona: Persona) -> ModuleType:
         module.__dict__.update({name: value for name, value in members.items() if not name.startswith("_")})
         module.__dict__["OutOfMemoryError"] = torch.OutOfMemoryError
         _submodule(module, "memory", members)
+        attach = {f"_{persona.device_type}_attach_out_of_memory_observer": namespace_memory.attach_out_of_memory_observer}
+        _submodule(module, persona.extension_module, attach)
     if "rng" in persona.features:
         members = {name: getattr(namespace_random, name) for name in namespace_random.NAMES}
         module.__dict__.update(members)

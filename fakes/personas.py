@@ -46,6 +46,7 @@ class Persona:
     transport: str
     grammar: str | None
     management_modules: tuple[str, ...]
+    extension_module: str
     uuid_prefix: str
     features: frozenset[str]
     dtypes: frozenset[torch.dtype]
@@ -65,6 +66,7 @@ MUSA = Persona(
     transport="mccl",
     grammar="musa",
     management_modules=("pymtml",),
+    extension_module="_MUSAC",
     uuid_prefix="GPU-",
     features=FEATURES,
     dtypes=frozenset(COMMON_DTYPES + FLOAT8_DTYPES),

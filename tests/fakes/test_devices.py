@@ -149,7 +149,7 @@ def in_thread(work: Callable[[], object]) -> object:
     def run() -> None:
         try:
             results.append(work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
             results.append(error)
 
     thread = threading.Thread(target=run)
@@ -223,7 +223,7 @@ def child_outcome(work: Callable[[], object]) -> str:
     if pid == 0:
         try:
             text = repr(work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told to the parent
             text = "".join(traceback.format_exception_only(error))
         os.write(write, text.encode())
         os._exit(0)
@@ -232,6 +232,10 @@ def child_outcome(work: Callable[[], object]) -> str:
         text = stream.read()
     os.waitpid(pid, 0)
     return text
+
+
+def fork_state() -> tuple[bool, bool]:
+    return torch.musa._is_in_bad_fork(), torch.musa.is_initialized()
 
 
 def test_a_child_forked_after_initialisation_is_refused_naming_spawn() -> None:
@@ -246,7 +250,7 @@ def test_a_child_forked_after_initialisation_is_refused_naming_spawn() -> None:
     ):
         assert "Cannot re-initialize MUSA in forked subprocess" in child_outcome(use)
         assert "'spawn'" in child_outcome(use)
-    assert child_outcome(lambda: (torch.musa._is_in_bad_fork(), torch.musa.is_initialized())) == "(True, False)"
+    assert child_outcome(fork_state) == "(True, False)"
     assert (tensor + 1).tolist() == [2.0, 2.0]
 
 
