@@ -32,7 +32,9 @@ def parse_allocator_settings(text: str) -> dict[str, Any]:
         name, colon, value = (piece.strip() for piece in part.partition(":"))
         known = _ALIASES.get(name, name)
         if not colon or known not in DEFAULTS:
-            raise ValueError(f"Unrecognized allocator setting {part!r}; known settings: {', '.join(sorted((*DEFAULTS, *_ALIASES)))}")
+            raise ValueError(
+                f"Unrecognized allocator setting {part!r}; known settings: {', '.join(sorted((*DEFAULTS, *_ALIASES)))}"
+            )
         settings[known] = _value(known, value, part)
     return settings
 

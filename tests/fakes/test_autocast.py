@@ -62,7 +62,6 @@ def test_autocast_of_another_type_does_nothing_here() -> None:
     x = torch.randn(3, 3, device="musa")
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (x @ x).dtype == torch.float32
-        assert torch.equal((x @ x).cpu(), x.cpu().double().float() @ x.cpu()) or True
     with torch.autocast("musa", dtype=torch.bfloat16):
         assert (torch.randn(3, 3) @ torch.randn(3, 3)).dtype == torch.float32
 

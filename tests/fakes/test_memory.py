@@ -82,7 +82,9 @@ ALLOCATIONS = {
 def test_a_full_device_raises_and_recovers(simulated_machine: fakes.Machine, name: str) -> None:
     keep = torch.arange(1000, device="musa:1")
     before, reserved = torch.musa.memory_allocated(1), torch.musa.memory_reserved(1)
-    with pytest.raises(torch.OutOfMemoryError, match=r"MUSA out of memory\. Tried to allocate .* GPU 1 has a total capacity of 64\.00 MiB"):
+    with pytest.raises(
+        torch.OutOfMemoryError, match=r"MUSA out of memory\. Tried to allocate .* GPU 1 has a total capacity of 64\.00 MiB"
+    ):
         ALLOCATIONS[name]()
     gc.collect()
     torch.musa.empty_cache()

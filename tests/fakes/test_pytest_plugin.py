@@ -8,7 +8,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-TESTS = '''
+TESTS = """
 import pytest, torch, fakes
 
 def test_default(simulated_machine):
@@ -47,12 +47,23 @@ def test_bad(simulated_machine):
 @pytest.mark.simulated_machine("musa")
 def test_positional(simulated_machine):
     pass
-'''
+"""
 
 
 def test_each_test_gets_a_machine_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "test_framework.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "fakes.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers", "-q", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "fakes.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--strict-markers",
+        "-q",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=REPOSITORY)
     assert "7 passed, 2 errors" in done.stdout, done.stdout + done.stderr
     assert "devices=0 is not a number of devices" in done.stdout

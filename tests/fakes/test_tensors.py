@@ -11,6 +11,10 @@ from fakes.personas import MUSA
 pytestmark = pytest.mark.usefixtures("simulated_machine")
 
 
+def raw(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).contiguous().view(torch.uint8)
+
+
 @pytest.mark.parametrize("dtype", sorted(MUSA.dtypes, key=str))
 def test_copies_are_bit_exact(dtype: torch.dtype) -> None:
     bits = torch.randint(256, (6, 5, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
@@ -21,9 +25,9 @@ def test_copies_are_bit_exact(dtype: torch.dtype) -> None:
         assert device.dtype == dtype
         back = device.cpu()
         assert back.shape == shape.shape
-        assert torch.equal(back.contiguous().view(torch.uint8), shape.contiguous().view(torch.uint8))
+        assert torch.equal(raw(back), raw(shape))
         other = torch.empty_like(device, device="musa:0").copy_(device)
-        assert torch.equal(other.cpu().contiguous().view(torch.uint8), shape.contiguous().view(torch.uint8))
+        assert torch.equal(raw(other.cpu()), raw(shape))
 
 
 def test_undeclared_dtypes_are_refused() -> None:
@@ -121,7 +125,14 @@ def test_views_share_memory_and_versions() -> None:
     assert base.tolist() == [0.0, 1.0, 2.0, 30.0, 40.0, 50.0]
     assert view._version == base._version == 1
     assert view._base is base
-    for part in (*base.chunk(2), *base.split(4), base.expand(2, 6), base.as_strided((2,), (2,)), base.detach(), base.unflatten(0, (3, 2))):
+    for part in (
+        *base.chunk(2),
+        *base.split(4),
+        base.expand(2, 6),
+        base.as_strided((2,), (2,)),
+        base.detach(),
+        base.unflatten(0, (3, 2)),
+    ):
         assert part.untyped_storage().data_ptr() == base.untyped_storage().data_ptr()
     required = torch.ones(3, device="musa", requires_grad=True)
     squared = required * required
