@@ -243,7 +243,7 @@ def test_a_child_forked_after_initialisation_is_refused_naming_spawn() -> None:
     for use in (
         lambda: torch.ones(2, device="musa"),
         lambda: tensor + 1,
-        lambda: tensor.cpu(),
+        tensor.cpu,
         torch.musa.current_device,
         torch.musa.synchronize,
         lambda: torch.musa.set_device(1),
@@ -256,5 +256,5 @@ def test_a_child_forked_after_initialisation_is_refused_naming_spawn() -> None:
 
 def test_a_child_forked_before_initialisation_works() -> None:
     assert torch.musa.device_count() == 2
-    assert child_outcome(lambda: (torch.ones(2, device="musa:1") + 1).tolist()) == "[2.0, 2.0]"
+    assert child_outcome(lambda: [value + 1 for value in torch.ones(2, device="musa:1").tolist()]) == "[2.0, 2.0]"
     assert not torch.musa.is_initialized()

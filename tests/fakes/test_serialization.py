@@ -120,6 +120,8 @@ def test_storages_say_where_they_are() -> None:
     assert tensor[1:].data_ptr() == tensor.data_ptr() + 8
     assert storage.cpu().device == torch.device("cpu")
     assert storage.is_musa
+    assert torch.is_storage(storage)
+    assert saved_and_loaded(storage).device == storage.device
     assert not torch.zeros(1).untyped_storage().is_musa
     assert storage.clone().device == storage.device
     assert storage.to(device="musa:1") is storage

@@ -70,7 +70,7 @@ def test_printing_is_the_cpus_with_the_device(make: object) -> None:
 def test_the_host_cannot_look_inside() -> None:
     tensor = torch.ones(3, device="musa:1")
     text = r"can't convert musa:1 device type tensor to numpy\. Use Tensor\.cpu\(\) to copy the tensor to host memory first\."
-    for look in (tensor.numpy, lambda: np.asarray(tensor), lambda: tensor.__array__(), lambda: np.array(tensor)):
+    for look in (tensor.numpy, lambda: np.asarray(tensor), tensor.__array__, lambda: np.array(tensor)):
         with pytest.raises(TypeError, match=text):
             look()
     with pytest.raises((BufferError, RuntimeError, ValueError)):
