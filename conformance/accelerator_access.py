@@ -46,8 +46,9 @@ def index_of(accelerator: Any, device: Any) -> int:
     """
     if not isinstance(device, torch.device) or device.type != device_type_of(accelerator):
         raise ClauseViolation(f"device() answered {device!r}; due was a torch.device of type {device_type_of(accelerator)!r}")
-    if device.index is not None:
-        return device.index
+    index: int | None = device.index
+    if index is not None:
+        return index
     if int(method(accelerator, "device_count")()) == 1:
         return 0
     raise ClauseViolation(f"device() answered {device!r}, which does not say which of several devices is meant")

@@ -1,7 +1,7 @@
 """The smallest thing that works where a capability is declared (CAP-2).
 
 For: finding a declared capability that is not there before the area's own checks do, and also for capabilities whose area has
-none yet. Not for: proving an area; that is what its clauses do. """
+none yet. Not for: proving an area; that is what its clauses do."""
 
 from __future__ import annotations
 

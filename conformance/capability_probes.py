@@ -2,7 +2,7 @@
 
 For: the evidence behind "unsupported" in a report, found through the adapter's own methods, so that a denial that the adapter
 itself does not keep is noticed. Not for: the adapter's answers (`Accelerator.probe`) or what it declares
-(`capability_demonstrations.py`). """
+(`capability_demonstrations.py`)."""
 
 from __future__ import annotations
 

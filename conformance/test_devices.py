@@ -113,7 +113,7 @@ def test_contexts_restore_what_was_current(backend: BackendUnderTest, program: D
     program.run(backend.accelerator)
 
 
-_CHANGES: tuple[tuple[str | None, tuple[str | None, ...]], ...] = ((None, ("", "0", "63")), ("0", (None, "")))
+_CHANGES: tuple[tuple[str | None, tuple[str | None, ...]], ...] = ((None, ("", "1,0", "63")), ("0", (None, "")))
 """(the variable at first use, what it becomes later)"""
 
 

@@ -21,6 +21,8 @@ from fakes.patching import Patches
 from fakes.random_numbers import DeviceGenerator
 from fakes.tensor import DeviceTensor
 
+_swap_tensors: Any = torch.utils.swap_tensors
+
 
 def apply(patches: Patches, machine: Machine) -> None:
     """Patch PyTorch for an installed machine."""
@@ -194,7 +196,7 @@ def _patch_tensor(patches: Patches, machine: Machine) -> None:
             new = value.detach().requires_grad_(self.requires_grad)
             if isinstance(self, torch.nn.Parameter):
                 new = torch.nn.Parameter(new, requires_grad=self.requires_grad)
-            torch.utils.swap_tensors(self, new)
+            _swap_tensors(self, new)
             return
         base_data.__set__(self, value)
 

@@ -19,7 +19,11 @@ convention names, so that callers may catch either. Not for: errors of the suite
     ├── ReentrantSelectionError (RuntimeError)            a selection asked for from inside a selection
     ├── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
     ├── RoutedExpertsError (ValueError)                   routed experts, or a parallel layout, that cannot be aligned
-    └── RoutingReplayError (RuntimeError)                 a routing replay that is empty, over-read or not consumed exactly once
+    ├── RoutingReplayError (RuntimeError)                 a routing replay that is empty, over-read or not consumed exactly once
+    ├── BackendSpecError (ValueError)                     a process-group backend string that nobody can read one way
+    │   └── BackendSpecTypeError (TypeError)              a process-group backend that is not a string
+    └── ProcessGroupError (RuntimeError)                  process groups that cannot be registered, destroyed or rebuilt
+        └── ProcessGroupDestroyedError                    communication on a group that was destroyed and not rebuilt
 
     VisibleDevicesChangedWarning (RuntimeWarning)         a visible-devices variable changed after the runtime had read it
 """
@@ -100,6 +104,23 @@ class RoutedExpertsError(HarnessError, ValueError):
 
 class RoutingReplayError(HarnessError, RuntimeError):
     """A replay that is empty, over-read, not consumed exactly once, or of another shape than the scores (RXR-3, RXR-5)."""
+
+
+class BackendSpecError(HarnessError, ValueError):
+    """A process-group backend string that is malformed or names a device that nobody knows (PGN-6)."""
+
+
+class BackendSpecTypeError(BackendSpecError, TypeError):
+    """A process-group backend that is not a string (PGN-6)."""
+
+
+class ProcessGroupError(HarnessError, RuntimeError):
+    """Process groups that cannot be registered, destroyed or rebuilt; the message names the step and the ranks (PGL-9)."""
+
+
+class ProcessGroupDestroyedError(ProcessGroupError):
+    """Communication on a group that was destroyed and not rebuilt (PGL-1)."""
+
 
 class VisibleDevicesChangedWarning(RuntimeWarning):
     """A visible-devices variable changed after the runtime had read it; the change has no effect (DEV-6)."""

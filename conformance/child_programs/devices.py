@@ -140,7 +140,7 @@ def answers_over_a_process(make_accelerator: Callable[[], Any], names: list[str]
     device_type = device_type_of(accelerator)
     initialized_before = runtime_is_initialized(device_type)
     supports = method(accelerator, "supports")
-    initialised_by = []
+    initialised_by: list[str] = []
     first: dict[str, Any] = {}
     for name in early:
         first[name] = supports(name)

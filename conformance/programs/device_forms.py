@@ -1,7 +1,7 @@
 """Every form in which a caller names a device, as values that print as code.
 
 For: drawing legal and illegal forms without knowing the backend; an index stands for itself modulo the number of devices. Not
-for: what a backend makes of them (`device_program.py`). """
+for: what a backend makes of them (`device_program.py`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Programs that select devices, and the model of what is current after each statement.
 
 For: DEV-1 to DEV-5 and DEV-8 as one language: setting, refused settings, questions in every form, contexts with exceptions in
-them, and threads. A program is a value; it prints as code and runs on any backend. Not for: tensors and streams. """
+them, and threads. A program is a value; it prints as code and runs on any backend. Not for: tensors and streams."""
 
 from __future__ import annotations
 

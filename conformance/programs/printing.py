@@ -1,7 +1,7 @@
 """How drawn values print in a failing example.
 
 For: values whose `repr` is code that a reader understands, where Hypothesis would list their fields. Not for: values sent
-elsewhere. """
+elsewhere."""
 
 from __future__ import annotations
 
