@@ -20,7 +20,9 @@ def start(rank: int, size: int, folder: Path, name: str = "store", **keywords: A
     """A reloader whose WORLD is gloo over a file store."""
     reloader = ProcessGroupReloader()
     store = dist.FileStore(str(folder / name), size)
-    reloader.init_process_group(keywords.pop("backend", "gloo"), store=store, rank=rank, world_size=size, timeout=TIMEOUT, **keywords)
+    reloader.init_process_group(
+        keywords.pop("backend", "gloo"), store=store, rank=rank, world_size=size, timeout=TIMEOUT, **keywords
+    )
     return reloader
 
 
@@ -352,7 +354,9 @@ def everything_else_works(rank: int, size: int, folder: Path) -> list[str]:
     dist.all_gather_object(objects, {"rank": rank}, group=group)
     expect("all_gather_object", objects, [{"rank": 0}, {"rank": 1}])
     received = torch.zeros(1)
-    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, 1 - rank, group), dist.P2POp(dist.irecv, received, 1 - rank, group)])
+    works = dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, mine, 1 - rank, group), dist.P2POp(dist.irecv, received, 1 - rank, group)]
+    )
     for work in works:
         work.wait()
     expect("batched point-to-point", float(received), float(2 - rank))
