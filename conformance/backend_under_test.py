@@ -11,7 +11,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from conformance.backends import BackendChoice, PreparedBackend
+from conformance.aligners import Aligner, load_aligner
+from conformance.backends import BackendChoice, PreparedBackend, load_callable
 from conformance.children import ChildProcesses
 
 if TYPE_CHECKING:
@@ -23,11 +24,19 @@ _NO_CHANGES: Mapping[str, str | None] = MappingProxyType({})
 class BackendUnderTest:
     """One backend for one run."""
 
-    def __init__(self, choice: BackendChoice, prepared: PreparedBackend, children: ChildProcesses, aligner: str = "") -> None:
+    def __init__(
+        self,
+        choice: BackendChoice,
+        prepared: PreparedBackend,
+        children: ChildProcesses,
+        aligner: str = "",
+        normalizer: str = "",
+    ) -> None:
         self._choice = choice
         self._prepared = prepared
         self._children = children
         self._aligner = aligner
+        self._normalizer = load_callable(normalizer, "--normalizer") if normalizer else None
 
     def __repr__(self) -> str:
         return f"<backend {self.name}>"
@@ -54,6 +63,15 @@ class BackendUnderTest:
         return accelerator
 
     @cached_property
+    def aligner(self) -> Aligner:
+        """The routed-expert alignment function under test: the reference's, or what `--aligner` names.
+
+        Raises:
+            FactoryError: it cannot be loaded.
+        """
+        return load_aligner(self._aligner)
+
+    @cached_property
     def no_device_reason(self) -> str | None:
         """Why no device can be used, in words; None where one can."""
         return self._prepared.no_device_reason()
@@ -69,6 +87,14 @@ class BackendUnderTest:
             count = 1
         limit = self._choice.devices
         return count if limit is None else min(count, limit)
+
+    def normalizer(self, backend: str, accelerator: Accelerator) -> str:
+        """What the normalizer under test makes of a backend string: the reference's, or the one that `--normalizer` named."""
+        from harness.process_group import normalizer
+
+        function = self._normalizer or normalizer.normalize_backend
+        answer: str = function(backend, accelerator)
+        return answer
 
     def in_child(
         self,

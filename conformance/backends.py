@@ -16,6 +16,7 @@ from typing import Any
 from conformance.errors import BackendNameError, FactoryError, OptionError
 
 FAKE_PREFIX = "fake-"
+_SIMULATED_DEVICES = 2  # without --devices
 
 _THREE_WAYS = """There are three ways to bring a backend:
   1. a device type that PyTorch knows (torch.get_device_module(NAME)): --backend=NAME, no code needed;
@@ -118,7 +119,7 @@ def _install_fake(name: str, devices: int | None) -> str:
     from fakes.errors import FakesError
 
     try:
-        machine = fakes.install(name.removeprefix(FAKE_PREFIX), **({} if devices is None else {"devices": devices}))
+        machine = fakes.install(name.removeprefix(FAKE_PREFIX), devices=devices or _SIMULATED_DEVICES)
     except FakesError as error:
         raise OptionError(str(error)) from error
     return machine.persona.device_type

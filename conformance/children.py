@@ -21,31 +21,45 @@ from typing import Any
 from conformance.errors import ChildDied, ChildFailed, ChildTimeout
 
 _SERVER = Path(__file__).with_name("zygote_server.py")
+SHARED_ZYGOTE = "ACCELERATOR_CONFORMANCE_ZYGOTE"
+"""The environment variable with the socket of a zygote to share."""
 _GRACE = 30.0  # seconds beyond a child's own limit before the zygote itself is given up
 
 
 class ChildProcesses:
     """Runs child programs; owns the zygote, which starts with `warm_up` or the first request and ends with `close`.
 
-    `preload` names modules that the zygote imports besides torch; the suite's own checks need one without any of this project.
+    `preload` names modules that the zygote imports besides torch; the suite's own checks need one without any of this project. `listen`
+    is the path of a socket where runs of the suite, which find it in `SHARED_ZYGOTE`, may use this zygote instead of starting one; only
+    tests of the suite need that.
     """
 
-    def __init__(self, preload: tuple[str, ...] = ()) -> None:
+    def __init__(self, preload: tuple[str, ...] = (), listen: Path | None = None) -> None:
         self._preload = preload
+        self._listen = listen
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
     def warm_up(self) -> None:
         """Start the zygote without waiting for it."""
-        if self._zygote is not None and self._zygote.poll() is None:
+        if self._control is not None and (self._zygote is None or self._zygote.poll() is None):
             return
         self.close()
-        ours, theirs = socket.socketpair()
-        with theirs:
+        shared = os.environ.get(SHARED_ZYGOTE, "")
+        if shared and self._listen is None:
+            self._control = socket.socket(socket.AF_UNIX)
+            self._control.connect(shared)
+            return
+        with contextlib.ExitStack() as given_away:
+            ours, theirs = socket.socketpair()
+            ends = [given_away.enter_context(theirs)]
+            if self._listen is not None:
+                ends.append(given_away.enter_context(socket.socket(socket.AF_UNIX)))
+                ends[1].bind(str(self._listen))
+                ends[1].listen()
+            descriptors = [end.fileno() for end in ends]
             self._zygote = subprocess.Popen(
-                [sys.executable, str(_SERVER), "zygote", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, str(_SERVER), "zygote", *map(str, descriptors)], pass_fds=descriptors, stdin=subprocess.DEVNULL
             )
         self._control = ours
         if self._preload:
@@ -56,6 +70,8 @@ class ChildProcesses:
         if self._control is not None:
             self._control.close()
             self._control = None
+        if self._listen is not None:
+            self._listen.unlink(missing_ok=True)
         if self._zygote is not None:
             try:
                 self._zygote.wait(timeout=10)
@@ -83,7 +99,7 @@ class ChildProcesses:
         request = {
             "program": program,
             "backend": dict(backend),
-            "environment": dict(environment),
+            "environment": _changed(os.environ, environment),
             "arguments": dict(arguments),
             "timeout": timeout,
             "sys_path": sys.path,
@@ -114,11 +130,6 @@ class ChildProcesses:
 
     @staticmethod
     def _run_fresh(request: dict[str, Any]) -> dict[str, Any]:
-        environment = dict(os.environ)
-        for name, value in request["environment"].items():
-            environment.pop(name, None)
-            if value is not None:
-                environment[name] = value
         with tempfile.TemporaryFile() as answers:
             with subprocess.Popen(
                 [sys.executable, str(_SERVER), "once", str(answers.fileno())],
@@ -126,7 +137,7 @@ class ChildProcesses:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=request["environment"],
                 start_new_session=True,
             ) as process:
                 try:
@@ -142,6 +153,12 @@ class ChildProcesses:
         result = json.loads(data) if data else {"died": True}
         status = -process.returncode if process.returncode < 0 else process.returncode << 8
         return {**result, "status": status, "output": output.decode(errors="replace")}
+
+
+def _changed(environment: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """An environment with variables set, or removed where the value is None."""
+    merged = {**environment, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _end_group(process_id: int) -> None:

@@ -812,5 +812,5 @@ ROWS: tuple[tuple[str, str, str | None, str], ...] = (
 
 # Clauses that no check covers yet; a test keeps this list equal to what is missing.
 NOT_YET_CHECKED_AREAS: frozenset[str] = frozenset(
-    {"STR", "THR", "MEM", "OPS", "SER", "RNG", "AMP", "PRF", "GRF", "IPC", "FRK", "ERR", "PGN", "PGL", "COL", "RXA", "RXR"}
+    {"STR", "THR", "MEM", "OPS", "SER", "RNG", "AMP", "PRF", "GRF", "IPC", "FRK", "ERR", "PGL", "COL"}
 )

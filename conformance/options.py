@@ -23,6 +23,7 @@ class SuiteOptions:
 
     choice: BackendChoice
     aligner: str
+    normalizer: str
     tier: Tier
     effort: str
     examples: int
@@ -45,6 +46,12 @@ def add_options(parser: pytest.Parser) -> None:
         default="",
         metavar="MODULE:FACTORY",
         help="put another accelerator object under test; factory() returns it",
+    )
+    add(
+        "--normalizer",
+        default="",
+        metavar="MODULE:FUNCTION",
+        help="put another function (backend, accelerator) -> backend under PGN-1 to PGN-7 and PGN-9",
     )
     add("--aligner", default="", metavar="MODULE:FUNCTION", help="put another routed-expert alignment function under test")
     add(
@@ -90,6 +97,7 @@ def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
     return SuiteOptions(
         choice=choice,
         aligner=get("aligner").strip(),
+        normalizer=get("normalizer").strip(),
         tier=Tier(_one_of("--tier", get("tier"), [tier.value for tier in Tier])),
         effort=effort,
         examples=EXAMPLES[effort] if examples is None else _positive("--examples", examples),

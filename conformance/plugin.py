@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
         if marker is None:
             continue
         item.extra_keyword_matches.update(marker.args)
-        session.collected[item.nodeid] = list(marker.args)
+        session.collect(item.nodeid, marker.args, marker.kwargs["tier"])
         efforts.scale_examples(_function(item), marker.kwargs["examples"])
 
 
@@ -97,9 +97,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """End a check that cannot give a verdict here."""
-    marker = item.get_closest_marker("clause")
-    if marker is not None:
-        item.config.stash[SESSION].gate(marker.args, marker.kwargs["tier"])
+    session = item.config.stash[SESSION]
+    if item.nodeid in session.collected:
+        session.gate(item.nodeid)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -116,7 +116,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attach the check's record to the report of the phase that decided it."""
     report = yield
-    if item.get_closest_marker("clause") is not None and (call.when == "call" or call.excinfo is not None):
+    if item.nodeid in item.config.stash[SESSION].collected and (call.when == "call" or call.excinfo is not None):
         session = item.config.stash[SESSION]
         error = None if call.excinfo is None else call.excinfo.value
         # An attribute of plain data travels with the report from a worker to the controller.

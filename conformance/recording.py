@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import hypothesis.errors
 
 from conformance.check_endings import CheckEnded, NotCheckable, NotRun, Unsupported
-from conformance.clauses import CLAUSES
+from conformance.clauses import CLAUSES, Tier
 from conformance.errors import ChildDied, ChildTimeout
 from conformance.outcomes import Outcome, combine
 
@@ -28,16 +28,25 @@ _ENDINGS: Mapping[type[CheckEnded], Outcome] = {
 }
 
 
+class CollectedCheck(TypedDict):
+    """What is known of a check before it runs; plain data."""
+
+    clauses: list[str]
+    tier: str
+
+
 @dataclass
 class CheckRecord:
     """One check in one run; plain data.
 
-    `text` is the failure's message, the evidence of "unsupported" or the reason of "not run"; `example` the smallest failing example as
-    Hypothesis prints it; `examples_run` and `examples_discarded` count what was executed, 0 for checks that are no properties.
+    `tier` is what the check needs, which can be more than its clauses do. `text` is the failure's message, the evidence of "unsupported" or
+    the reason of "not run"; `example` the smallest failing example as Hypothesis prints it; `examples_run` and `examples_discarded` count
+    what was executed, 0 for checks that are no properties.
     """
 
     check: str
     clauses: list[str]
+    tier: str
     outcome: str
     text: str = ""
     example: str = ""
@@ -74,21 +83,29 @@ class RunResults:
 
 
 def assemble(
-    facts: dict[str, Any], records: Mapping[str, CheckRecord], collected: Mapping[str, list[str]], interrupted: bool
+    facts: dict[str, Any], records: Mapping[str, CheckRecord], collected: Mapping[str, CollectedCheck], interrupted: bool
 ) -> RunResults:
     """Clause by clause results from the records; a collected check without a record was not run."""
     checks: dict[str, list[CheckRecord]] = {clause_id: [] for clause_id in CLAUSES}
-    for name, clause_ids in sorted(collected.items()):
+    for name, check in sorted(collected.items()):
         record = records.get(name)
         if record is None:
             reason = "the run was interrupted before it" if interrupted else "deselected on the command line"
-            record = CheckRecord(name, clause_ids, Outcome.NOT_RUN.value, reason)
-        for clause_id in clause_ids:
+            record = CheckRecord(name, check["clauses"], check["tier"], Outcome.NOT_RUN.value, reason)
+        for clause_id in check["clauses"]:
             checks[clause_id].append(record)
     results = RunResults(facts, interrupted=interrupted)
     for clause_id, found in checks.items():
-        results.clauses[clause_id] = ClauseResult(clause_id, combine(Outcome(record.outcome) for record in found), found)
+        results.clauses[clause_id] = ClauseResult(clause_id, _outcome_of_clause(clause_id, found), found)
     return results
+
+
+def _outcome_of_clause(clause_id: str, records: list[CheckRecord]) -> Outcome:
+    """The clause's outcome. A check that needs more than its clause does, and could not run here, does not count: where a clause is for
+    one device, a host with one device can meet it."""
+    own_tier = max(tier.order for tier in CLAUSES[clause_id].tiers)
+    counted = [record for record in records if record.outcome != Outcome.NOT_RUN.value or Tier(record.tier).order <= own_tier]
+    return combine(Outcome(record.outcome) for record in counted or records)
 
 
 def outcome_of_error(error: BaseException, phase: str) -> Outcome:

@@ -21,7 +21,15 @@ from conformance.errors import OptionError
 from conformance.gating import tier_of, verdict_before_running
 from conformance.options import SuiteOptions
 from conformance.outcomes import Outcome
-from conformance.recording import CheckRecord, ExampleCounter, RunResults, assemble, falsifying_example, outcome_of_error
+from conformance.recording import (
+    CheckRecord,
+    CollectedCheck,
+    ExampleCounter,
+    RunResults,
+    assemble,
+    falsifying_example,
+    outcome_of_error,
+)
 
 _LONGEST_TEXT = 4000  # characters of a failure's message that are kept
 
@@ -38,11 +46,13 @@ class SuiteSession:
         self.options = options
         self.collect_only = collect_only
         self.children = ChildProcesses()
-        self.collected: dict[str, list[str]] = {}
+        self.collected: dict[str, CollectedCheck] = {}
         self.records: dict[str, CheckRecord] = {}
         self.results: RunResults | None = None
+        self._crashed: dict[str, str] = {}
         self._counters: dict[str, ExampleCounter] = {}
         if not collect_only:
+            _ = self.backend.aligner  # a path that does not load is a usage error, not a failed check
             reason = self.backend.no_device_reason
             if options.require_device and reason is not None:
                 raise OptionError(f"--require-device: no device: {reason}")
@@ -51,22 +61,28 @@ class SuiteSession:
     def backend(self) -> BackendUnderTest:
         """The backend under test; prepared at first use."""
         choice = self.options.choice
-        return BackendUnderTest(choice, prepare_backend(choice), self.children, aligner=self.options.aligner)
+        prepared = prepare_backend(choice)
+        return BackendUnderTest(choice, prepared, self.children, aligner=self.options.aligner, normalizer=self.options.normalizer)
 
     def close(self) -> None:
         """End the child processes."""
         self.children.close()
 
-    def gate(self, clause_ids: tuple[str, ...], tier: str | None) -> None:
-        """Return where a check of these clauses can run.
+    def collect(self, check: str, clause_ids: tuple[str, ...], tier: str | None) -> None:
+        """Take note of a check."""
+        clauses = tuple(get_clause(clause_id) for clause_id in clause_ids)
+        self.collected[check] = {"clauses": list(clause_ids), "tier": tier_of(clauses, tier).value}
+
+    def gate(self, check: str) -> None:
+        """Return where a check can run.
 
         Raises:
             CheckEnded: it cannot; the class and the text say what to report.
         """
-        clauses = tuple(get_clause(clause_id) for clause_id in clause_ids)
+        collected = self.collected[check]
         verdict = verdict_before_running(
-            clauses,
-            tier_of(clauses, tier),
+            tuple(get_clause(clause_id) for clause_id in collected["clauses"]),
+            Tier(collected["tier"]),
             backend=self.backend,
             limit=self.options.tier,
             what_runs=frozenset({Tier.HOST, Tier.DEVICE, Tier.MULTI_DEVICE}),
@@ -84,7 +100,8 @@ class SuiteSession:
         outcome = Outcome.PASS if error is None else outcome_of_error(error, phase)
         return CheckRecord(
             check=check,
-            clauses=self.collected[check],
+            clauses=self.collected[check]["clauses"],
+            tier=self.collected[check]["tier"],
             outcome=outcome.value,
             text="" if error is None else _shortened(_text_of(error)),
             example="" if error is None else falsifying_example(error),
@@ -101,12 +118,15 @@ class SuiteSession:
 
     def keep_crash(self, check: str, text: str) -> None:
         """Remember a check that took its worker process down with it."""
-        self.records[check] = CheckRecord(check, [], Outcome.FAIL.value, _shortened(text), replay=self.replay_line(check))
+        self._crashed[check] = _shortened(text)
 
     def finish(self, *, interrupted: bool) -> None:
         """Assemble the results."""
-        for check, record in self.records.items():
-            record.clauses = record.clauses or self.collected.get(check, [])
+        for check, text in self._crashed.items():
+            collected = self.collected[check]
+            self.records[check] = CheckRecord(
+                check, collected["clauses"], collected["tier"], Outcome.FAIL.value, text, replay=self.replay_line(check)
+            )
         self.results = assemble(self.facts(), self.records, self.collected, interrupted)
 
     def facts(self) -> dict[str, Any]:
@@ -117,6 +137,7 @@ class SuiteSession:
         return {
             "backend": self.backend.name,
             "accelerator": choice.accelerator,
+            "aligner": self.options.aligner,
             "simulated": self.backend.is_fake,
             "no_device_reason": self.backend.no_device_reason,
             "device_count": self.backend.device_count,
@@ -139,6 +160,7 @@ class SuiteSession:
             ("--backend", choice.backend),
             ("--accelerator", choice.accelerator),
             ("--aligner", self.options.aligner),
+            ("--normalizer", self.options.normalizer),
             ("--devices", choice.devices),
             ("--fault", choice.fault),
             ("--examples", self.options.examples),

@@ -4,8 +4,9 @@ For: running a child program with other environment variables, before anything o
 zygote has torch and nothing of the project, so a fork costs a tenth of a second instead of torch's import. Not for: ranks (a pool of
 their own), or for knowing what a child program is (`child_main.py`).
 
-Usage: `zygote_server.py zygote CONTROL_FD` serves requests (one line of JSON each) until the other end closes; `zygote_server.py once
-RESULT_FD` reads one request from standard input and answers on the descriptor.
+Usage: `zygote_server.py zygote CONTROL_FD [LISTEN_FD]` serves requests (one line of JSON each) until the other end of CONTROL closes, and
+meanwhile whoever connects to LISTEN, one client at a time; `zygote_server.py once RESULT_FD` reads one request from standard input and
+answers on the descriptor.
 """
 
 from __future__ import annotations
@@ -57,17 +58,23 @@ def send(descriptor: int, answer: dict[str, Any]) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def apply_environment(changes: dict[str, str | None]) -> None:
-    """Set variables, or remove those whose value is None."""
-    for name, value in changes.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+def serve_all(control: socket.socket, listener: socket.socket | None) -> None:
+    """Serve the suite until it closes its end, and in between whoever connects."""
+    if listener is None:
+        serve(control)
+        return
+    while True:
+        ready, _, _ = select.select([control.fileno(), listener.fileno()], [], [])
+        if control.fileno() in ready and not control.recv(1, socket.MSG_PEEK):
+            return
+        if listener.fileno() in ready:
+            client, _ = listener.accept()
+            with client:
+                serve(client)
 
 
 def serve(control: socket.socket) -> None:
-    """Answer requests one after the other until the suite closes its end."""
+    """Answer requests one after the other until the client closes its end."""
     pending = b""
     while True:
         while b"\n" not in pending:
@@ -121,7 +128,8 @@ def become_child(request: dict[str, Any], read_end: int, write_end: int, control
         os.close(read_end)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        apply_environment(request["environment"])
+        os.environ.clear()
+        os.environ.update(request["environment"])
         answer = run_request(request)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -181,9 +189,12 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    apply_environment({"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload})
+    os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD")
+    if autoload is not None:
+        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = autoload
+    listener = socket.socket(fileno=int(sys.argv[3])) if len(sys.argv) > 3 else None
     with socket.socket(fileno=descriptor) as control:
-        serve(control)
+        serve_all(control, listener)
 
 
 if __name__ == "__main__":

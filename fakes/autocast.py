@@ -120,11 +120,14 @@ WIDEST = (
 """Computed in the widest dtype among the arguments."""
 
 
+_Library: Any = torch.library.Library
+
+
 def register(device_type: str) -> tuple[torch.library.Library, ...]:
     """Register the casting operators; they live as long as the libraries returned."""
-    fallback = torch.library.Library("_", "IMPL")
+    fallback = _Library("_", "IMPL")
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
-    library = torch.library.Library("aten", "IMPL")
+    library = _Library("aten", "IMPL")
     rules: tuple[tuple[tuple[str, ...], Callable[[Any], torch.dtype | None]], ...] = (
         (LOWER_PRECISION, lambda _: torch.get_autocast_dtype(device_type)),
         (FLOAT32, lambda _: torch.float32),
@@ -142,7 +145,7 @@ def _operator(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, base), overload or "default")
 
 
-_AUTOCAST_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+_AUTOCAST_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)  # type: ignore[attr-defined]
 
 
 def _casting(operator: Any, dtype_of: Callable[[Any], torch.dtype | None], device_type: str) -> Callable[..., Any]:

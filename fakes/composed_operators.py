@@ -86,7 +86,9 @@ def _with_bias(gates: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     return gates if bias is None else gates + bias
 
 
-KERNELS: dict[Any, Callable[..., Tensors]] = {
+KERNELS: dict[Any, Callable[..., Any]] = {
+    # Autograd's zeros without memory: here they have some.
+    aten._efficientzerotensor.default: aten.zeros.default,
     aten._thnn_fused_lstm_cell.default: _lstm_cell,
     aten._thnn_fused_lstm_cell_backward_impl.default: _lstm_cell_backward,
     aten._thnn_fused_gru_cell.default: _gru_cell,

@@ -1,6 +1,6 @@
 """Events of a simulated device.
 
-For: the state of an event (`EventState`) and the class that users hold (`Event`), a real `torch.Event`. Not for: when an event
+For: the class that users hold, a real `torch.Event`. Not for: when an event
 happens; that is the scheduler's (`launch.py`).
 """
 
@@ -11,22 +11,10 @@ from typing import Any
 import torch
 
 from fakes.machine import current_machine
-from fakes.stream import PRIVATE_USE_1, Stream, StreamState
+from fakes.stream import PRIVATE_USE_1, Stream
+from fakes.stream_state import EventState, StreamState
 
 _TorchEvent: Any = torch.Event
-
-
-class EventState:
-    """One event. `recorded_on` is the stream of its last record, None before any; `nanoseconds` is when that happened on the
-    device clock."""
-
-    __slots__ = ("__weakref__", "nanoseconds", "recorded_on", "ticket")
-
-    def __init__(self) -> None:
-        self.recorded_on: StreamState | None = None
-        self.nanoseconds = 0
-        self.ticket: Any = None
-        """The scheduler's own note of the last record."""
 
 
 class Event(_TorchEvent):  # type: ignore[misc]

@@ -10,17 +10,19 @@ from typing import Any
 
 import torch
 
-from fakes.dispatch import dispatch, require_dtype
+from fakes.arguments import refuse_dtype
+from fakes.dispatch import dispatch
 from fakes.machine import current_machine
 from fakes.tensor import wrap
 
+_Library: Any = torch.library.Library
 _CPU = torch.device("cpu")
 
 
 def _allocate(size: Any, stride: Any, dtype: Any, device: Any, memory_format: Any) -> torch.Tensor:
     machine = current_machine()
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    require_dtype(machine, dtype)
+    refuse_dtype(machine, dtype)
     target = machine.open(machine.device_index(device))
     if stride is None:
         extent = 1
@@ -37,31 +39,18 @@ def _allocate(size: Any, stride: Any, dtype: Any, device: Any, memory_format: An
     return wrap(data, target, machine.current_stream(target.index))
 
 
-def _empty(  # noqa: PLR0917 - the operator's schema
+def _empty(
     size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None
 ) -> Any:
     _refuse_layout(layout, pin_memory)
     return _allocate(size, None, dtype, device, memory_format)
 
 
-def _empty_strided(  # noqa: PLR0917
+def _empty_strided(
     size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
 ) -> Any:
     _refuse_layout(layout, pin_memory)
     return _allocate(size, stride, dtype, device, None)
-
-
-def _triangle(operator: Any) -> Any:
-    def kernel(  # noqa: PLR0917
-        row: int, col: int, offset: int = 0, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
-    ) -> Any:
-        _refuse_layout(layout, pin_memory)
-        machine = current_machine()
-        target = machine.open(machine.device_index(device))
-        data = operator(row, col, offset, dtype=torch.int64 if dtype is None else dtype, device=_CPU)
-        return wrap(data, target, machine.current_stream(target.index))
-
-    return kernel
 
 
 def _copy_from(source: Any, destination: Any, non_blocking: bool = False) -> Any:
@@ -70,6 +59,7 @@ def _copy_from(source: Any, destination: Any, non_blocking: bool = False) -> Any
 
 
 def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
+    # Factories that PyTorch does not build from `empty`, and operators called with Python dispatch turned off.
     return dispatch(operator, (), args, kwargs)
 
 
@@ -82,13 +72,10 @@ def _refuse_layout(layout: Any, pin_memory: Any) -> None:
 
 def register() -> tuple[torch.library.Library, ...]:
     """Register every factory under PrivateUse1; the kernels live as long as the libraries returned."""
-    library = torch.library.Library("aten", "IMPL")
-    aten = torch.ops.aten
+    library = _Library("aten", "IMPL")
     library.impl("empty.memory_format", _empty, "PrivateUse1")
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
-    library.impl("tril_indices", _triangle(aten.tril_indices.default), "PrivateUse1")
-    library.impl("triu_indices", _triangle(aten.triu_indices.default), "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
-    everything = torch.library.Library("_", "IMPL")
+    everything = _Library("_", "IMPL")
     everything.fallback(_fallback, "PrivateUse1")
     return library, everything

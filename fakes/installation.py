@@ -15,9 +15,10 @@ from collections.abc import Sequence
 import torch
 
 from fakes.errors import MachineInstalledError, UnknownPersonaError, UnsupportedTorchError
-from fakes.machine import Machine, Settings, _current
+from fakes.machine import Machine, _current
 from fakes.patching import Patches
 from fakes.personas import PERSONAS, Persona
+from fakes.settings import Settings
 
 
 def install(
@@ -123,7 +124,7 @@ def _after_fork_in_child() -> None:
         _current.machine.after_fork_in_child()
 
 
-class _Hooks(torch._C._acc.PrivateUse1Hooks):  # type: ignore[misc, name-defined]
+class _Hooks(torch._C._acc.PrivateUse1Hooks):
     def is_available(self) -> bool:
         return True
 

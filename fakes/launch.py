@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from fakes.allocator import Block
-    from fakes.dispatch import OperatorPlan
-    from fakes.event import EventState
-    from fakes.stream import StreamState
+    from fakes.operator_plan import OperatorPlan
+    from fakes.stream_state import EventState, StreamState
 
 
 class Scheduler(Protocol):

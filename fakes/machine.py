@@ -10,80 +10,19 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
-from fakes.allocator import Allocator
-from fakes.errors import MachineConfigurationError, MachineNotInstalledError, UnsupportedScheduleError
-from fakes.launch import EagerScheduler, Scheduler
-from fakes.memory_size import parse_memory_size
+from fakes.allocator_settings import DEFAULTS
+from fakes.device import Device, PhysicalCard
+from fakes.errors import MachineNotInstalledError
+from fakes.personas import Persona
+from fakes.settings import SCHEDULES, Settings
+from fakes.stream_state import StreamState
 
 # Bound here, so that a fault in the adapter's reading of the variable leaves the driver's as it is.
 from harness.accelerator.visible_devices import GRAMMARS, PhysicalDevice, read_visible_devices
-
-if TYPE_CHECKING:
-    from fakes.personas import Persona
-    from fakes.random_numbers import DeviceGenerator
-    from fakes.stream import StreamState
-
-SCHEDULES: dict[str, Callable[[], Scheduler]] = {"eager": EagerScheduler}
-"""Every schedule by name, and what makes its scheduler."""
-MAX_DEVICES = 64
-
-
-@dataclass(frozen=True)
-class PhysicalCard:
-    """A device of the machine, visible or not. `memory` is in bytes."""
-
-    index: int
-    uuid: str
-    name: str
-    memory: int
-
-
-class Device:
-    """One visible device, as this process uses it. `index` is its local index."""
-
-    def __init__(self, machine: Machine, index: int, card: PhysicalCard) -> None:
-        from fakes.random_numbers import DeviceGenerator
-        from fakes.stream import StreamState
-
-        self.index = index
-        self.card = card
-        self.torch_device = torch.device(machine.persona.device_type, index)
-        self.allocator = Allocator(index, card.memory, machine.persona.display_name)
-        self.default_stream = StreamState(index, 0)
-        self.generator: DeviceGenerator = DeviceGenerator(self.torch_device)
-        self.context_open = False
-        self._streams: dict[int, StreamState] = {0: self.default_stream}
-        self._lock = threading.Lock()
-
-    def new_stream(self, priority: int = 0) -> StreamState:
-        """A stream that nobody else has."""
-        from fakes.stream import StreamState
-
-        with self._lock:
-            state = StreamState(self.index, len(self._streams), priority)
-            self._streams[state.id] = state
-        return state
-
-    def stream_by_id(self, stream_id: int) -> StreamState:
-        """An existing stream.
-
-        Raises:
-            RuntimeError: the device has no such stream.
-        """
-        try:
-            return self._streams[stream_id]
-        except KeyError:
-            raise RuntimeError(f"device {self.index} has no stream {stream_id}") from None
-
-    @property
-    def streams(self) -> tuple[StreamState, ...]:
-        """Every stream made so far, the default one first."""
-        return tuple(self._streams.values())
 
 
 class _ThreadState(threading.local):
@@ -93,45 +32,6 @@ class _ThreadState(threading.local):
         self.device = 0
         self.streams: dict[int, StreamState] = {}
         self.generation = 0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a machine is made of; `validated` is the only way to make one from callers' values."""
-
-    memories: tuple[int, ...]
-    schedule: str
-    seed: int
-    detect_races: bool
-
-    @classmethod
-    def validated(
-        cls, devices: object, memory: int | str | Sequence[int | str], schedule: object, seed: object, detect_races: object
-    ) -> Settings:
-        """Check every value.
-
-        Raises:
-            MachineConfigurationError: a value is out of range; the message says which are legal.
-        """
-        if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= MAX_DEVICES:
-            raise MachineConfigurationError(f"devices={devices!r} is not a number of devices; give an int from 1 to {MAX_DEVICES}")
-        if isinstance(memory, int | str | float) or not isinstance(memory, Sequence):
-            memories = (parse_memory_size(memory),) * devices
-        else:
-            memories = tuple(parse_memory_size(one) for one in memory)
-            if len(memories) != devices:
-                raise MachineConfigurationError(
-                    f"memory has {len(memories)} sizes for {devices} devices; give one size, or one a device"
-                )
-        if schedule not in SCHEDULES:
-            raise UnsupportedScheduleError(
-                f"schedule={schedule!r} is not available; legal schedules: {', '.join(sorted(SCHEDULES))}"
-            )
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-            raise MachineConfigurationError(f"seed={seed!r} is not a seed; give an int from 0 to 2**64 - 1")
-        if detect_races is not False:
-            raise MachineConfigurationError(f"detect_races={detect_races!r} is not available with schedule 'eager'; give False")
-        return cls(memories, str(schedule), seed, False)
 
 
 class Machine:
@@ -160,6 +60,7 @@ class Machine:
         self._generation += 1
         self._devices: list[Device] | None = None
         self._forked = False
+        self.allocator_settings = dict(DEFAULTS)
         self._pending_seeds: dict[int | None, int] = {}
 
     # Ending -------------------------------------------------------------------------------------------------------------------
@@ -205,7 +106,7 @@ class Machine:
     @property
     def is_initialized(self) -> bool:
         """Whether this process has used the runtime."""
-        return self._devices is not None and not self._forked
+        return self._devices is not None
 
     @property
     def in_bad_fork(self) -> bool:
@@ -237,7 +138,7 @@ class Machine:
                 cards = self._read_visible_cards()
                 if not cards:
                     raise RuntimeError(f"No {self.persona.display_name} GPUs are available")
-                devices = [Device(self, index, card) for index, card in enumerate(cards)]
+                devices = [Device(self.persona, index, card) for index, card in enumerate(cards)]
                 for index, seed in self._pending_seeds.items():
                     for device in devices if index is None else devices[index : index + 1]:
                         device.generator.manual_seed(seed)
@@ -251,14 +152,10 @@ class Machine:
         Raises:
             RuntimeError: no such device.
         """
-        devices = self._devices
-        if devices is None or self._forked:
-            devices = self.initialize()
-        if 0 <= index < len(devices):
-            return devices[index]
-        raise RuntimeError(
-            f"{self.persona.display_name} error: invalid device ordinal {index}; visible devices: 0 to {len(devices) - 1}"
-        )
+        devices = self._devices or self.initialize()
+        if not 0 <= index < len(devices):
+            self._refuse_ordinal(index, len(devices))
+        return devices[index]
 
     def open(self, index: int) -> Device:
         """A visible device with a context open on it."""
@@ -281,10 +178,12 @@ class Machine:
             return self.device(index)
         count = self.device_count()
         if not 0 <= index < count:
-            raise RuntimeError(
-                f"{self.persona.display_name} error: invalid device ordinal {index}; visible devices: 0 to {count - 1}"
-            )
+            self._refuse_ordinal(index, count)
         return None
+
+    def _refuse_ordinal(self, index: int, count: int) -> NoReturn:
+        legal = f"0 to {count - 1}" if count else "none"
+        raise RuntimeError(f"{self.persona.display_name} error: invalid device ordinal {index}; visible devices: {legal}")
 
     def seed(self, index: int | None, seed: int) -> None:
         """Seed one device, or all (None). Before initialisation only the latest seeds are kept."""
@@ -318,6 +217,7 @@ class Machine:
         """A forked child of a process that had used the runtime cannot use it."""
         if self._devices is not None:
             self._forked = True
+            self._devices = None
 
     # The calling thread -------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from collections import namedtuple
 from types import ModuleType
 from typing import Any
 
-from fakes.machine import Machine, PhysicalCard, current_machine
+from fakes.device import PhysicalCard
+from fakes.machine import Machine, current_machine
 
 MemoryInfo = namedtuple("MemoryInfo", ("total", "free", "used"))
 

@@ -41,23 +41,23 @@ class DeviceProperties:
         )
 
 
-def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+def _get_device_index(device: Any, optional: Any = False, allow_cpu: Any = False) -> int:
     """The local index that a device names, as PyTorch's own helpers of this name.
 
     Raises:
         ValueError: another type; or no index where `optional` is false.
     """
     machine = current_machine()
-    if isinstance(device, str):
-        device = torch.device(device)
-    if isinstance(device, torch.device):
-        if allow_cpu and device.type == "cpu":
+    named: Any = torch.device(device) if isinstance(device, str) else device
+    if isinstance(named, torch.device):
+        if allow_cpu and named.type == "cpu":
             return -1
-        if device.index is None and not optional and device.type == machine.persona.device_type:
+        index: Any = named.index
+        if index is None and not optional and named.type == machine.persona.device_type:
             raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
     if device is None and not optional:
         raise ValueError("Expected a torch.device with a specified index or an integer, but got:None")
-    return machine.device_index(device)
+    return machine.device_index(named)
 
 
 # Devices -------------------------------------------------------------------------------------------------------------------------
@@ -273,13 +273,15 @@ def build(persona: Persona) -> ModuleType:
     if "events" in persona.features:
         module.__dict__["Event"] = events.Event
     if "streams" in persona.features or "events" in persona.features:
-        members = {name: module.__dict__[name] for name in ("Stream", "Event") if name in module.__dict__}
+        members: dict[str, Any] = {kind: module.__dict__[kind] for kind in ("Stream", "Event") if kind in module.__dict__}
         _submodule(module, "streams", members)
     if "memory" in persona.features:
         members = {name: getattr(namespace_memory, name) for name in namespace_memory.NAMES}
         module.__dict__.update({name: value for name, value in members.items() if not name.startswith("_")})
         module.__dict__["OutOfMemoryError"] = torch.OutOfMemoryError
         _submodule(module, "memory", members)
+        attach = {f"_{persona.device_type}_attach_out_of_memory_observer": namespace_memory.attach_out_of_memory_observer}
+        _submodule(module, persona.extension_module, attach)
     if "rng" in persona.features:
         members = {name: getattr(namespace_random, name) for name in namespace_random.NAMES}
         module.__dict__.update(members)

@@ -46,10 +46,10 @@ def manual_seed_all(seed: int) -> None:
 
 
 def _checked(seed: Any) -> int:
-    seed = int(seed)
-    if not -(1 << 63) <= seed < 1 << 64:
+    number: int = int(seed)
+    if not -(1 << 63) <= number < 1 << 64:
         raise RuntimeError(f"Overflow when unpacking long long: seed {seed} is outside [-2**63, 2**64 - 1]")
-    return seed
+    return number
 
 
 def seed() -> None:
@@ -64,12 +64,14 @@ def seed_all() -> None:
 
 def initial_seed() -> int:
     """The current device's seed, modulo 2**64."""
-    return _generator().initial_seed()
+    seed: int = _generator().initial_seed()
+    return seed
 
 
 def get_rng_state(device: Any = None) -> torch.Tensor:
     """A device's state: a one-dimensional CPU uint8 tensor."""
-    return _generator(device).get_state()
+    state: torch.Tensor = _generator(device).get_state()
+    return state
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:

@@ -17,6 +17,7 @@ import torch
 from fakes.machine import Machine
 from fakes.patching import Patches
 
+_Library: Any = torch.library.Library
 _MARK = "_pinned_for_simulated_device"
 _FACTORIES = (
     "arange",
@@ -50,7 +51,7 @@ def is_pinned(tensor: torch.Tensor) -> bool:
 def apply(patches: Patches, machine: Machine) -> None:
     """Let CPU tensors be pinned."""
     del machine
-    library = torch.library.Library("aten", "IMPL")
+    library: Any = _Library("aten", "IMPL")
     library.impl("is_pinned", _is_pinned, "CPU", allow_override=True)
     library.impl("_pin_memory", _pin_memory, "CPU", allow_override=True)
     patches.on_undo(library._destroy)

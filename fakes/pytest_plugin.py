@@ -5,13 +5,15 @@ For: tests of code that assumes an accelerator. Not for: the conformance suite, 
     @pytest.mark.simulated_machine(persona="musa", devices=4, memory="1 GiB")
     def test_something(simulated_machine): ...
 
-The marker takes the arguments of `fakes.install` and is optional. Each test gets a machine as after a reboot; PyTorch is as before when the
-test is over, unless a machine was installed before it. A process can have one persona only: a test that asks for another fails.
+The marker takes the arguments of `fakes.install` and is optional. Each test gets a machine as after a reboot; PyTorch is as
+before when the test is over, unless a machine was installed before it. A process can have one persona only: a test that asks for
+another fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -34,7 +36,7 @@ def simulated_machine(request: pytest.FixtureRequest) -> Iterator[fakes.Machine]
     marker = request.node.get_closest_marker("simulated_machine")
     if marker is not None and marker.args:
         raise pytest.UsageError(f"simulated_machine takes keyword arguments only, not {marker.args}")
-    settings = {"persona": "musa"} | (dict(marker.kwargs) if marker is not None else {})
+    settings: dict[str, Any] = {"persona": "musa"} | (dict(marker.kwargs) if marker is not None else {})
     persona = settings.pop("persona")
     machine = fakes.installed_machine()
     if machine is None:

@@ -25,12 +25,21 @@ def apply(patches: Patches, machine: Machine) -> None:
         if target.type != kind:
             result: torch.UntypedStorage = original_to(self, device=target, non_blocking=non_blocking)
             return result
-        return on_device(self.clone(), machine.device_index(target))
+        copied: Any = self.clone
+        return on_device(copied(), machine.device_index(target))
 
     def to_device(self: torch.UntypedStorage, device: Any = None, non_blocking: bool = False) -> torch.UntypedStorage:
         """A copy of this storage on a simulated device (the current one where None)."""
-        return self.to(device=torch.device(kind, machine.device_index(device)), non_blocking=non_blocking)
+        moved: torch.UntypedStorage = self.to(device=torch.device(kind, machine.device_index(device)), non_blocking=non_blocking)
+        return moved
 
+    original_is_storage = torch.is_storage
+
+    def is_storage(obj: Any, /) -> bool:
+        # PyTorch's own looks for the exact class.
+        return isinstance(obj, DeviceStorage) or original_is_storage(obj)
+
+    patches.set(torch, "is_storage", is_storage)
     patches.set(torch.UntypedStorage, "to", to)
     patches.set(torch.UntypedStorage, kind, to_device)
     patches.set(torch.UntypedStorage, f"is_{kind}", property(lambda self: isinstance(self, DeviceStorage)))

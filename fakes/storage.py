@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from fakes.allocator import Block
-from fakes.machine import Device, current_machine
+from fakes.device import Device
+from fakes.machine import current_machine
 
 
 class DeviceStorage(torch.UntypedStorage):
@@ -27,17 +28,12 @@ class DeviceStorage(torch.UntypedStorage):
         """The device of the tensors that use it."""
         return self._device
 
-    @property
-    def is_cuda(self) -> bool:  # type: ignore[override]
-        """No storage of this class is CUDA's."""
-        return False
-
     def cpu(self) -> torch.UntypedStorage:
         """A copy on the host; waits for the device."""
         current_machine().scheduler.synchronize_device(self._device.index)
         return _clone(self)
 
-    def clone(self) -> DeviceStorage:  # type: ignore[override]
+    def clone(self) -> DeviceStorage:
         """A copy on the same device."""
         return on_device(self.cpu(), self._device.index)
 
@@ -48,16 +44,17 @@ class DeviceStorage(torch.UntypedStorage):
             copies[key] = self.clone()
         return copies[key]
 
-    def to(self, *, device: Any, non_blocking: bool = False) -> torch.UntypedStorage:  # type: ignore[override]
+    def to(self, *, device: Any, non_blocking: bool = False) -> torch.UntypedStorage:
         """A copy on another device, or itself where it is there already."""
         del non_blocking
         target = torch.device(device)
         if target.type == self._device.type:
             index = current_machine().device_index(target)
             return self if index == self._device.index else on_device(self.cpu(), index)
-        return self.cpu().to(device=target)
+        moved: torch.UntypedStorage = self.cpu().to(device=target)
+        return moved
 
-    def resize_(self, size: int) -> DeviceStorage:  # type: ignore[override]
+    def resize_(self, size: int) -> DeviceStorage:
         """Change the size, in bytes.
 
         Raises:
@@ -107,3 +104,8 @@ def _clone(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     flat = torch.empty(0, dtype=torch.uint8, device="cpu")
     torch.ops.aten.set_.source_Storage(flat, storage)
     return torch.ops.aten.clone.default(flat).untyped_storage()  # type: ignore[no-any-return]
+
+
+# PyTorch writes a storage's class into checkpoints by its name; on hardware there is one class for every device.
+DeviceStorage.__name__ = DeviceStorage.__qualname__ = torch.UntypedStorage.__name__
+DeviceStorage.__module__ = torch.UntypedStorage.__module__

@@ -1,6 +1,6 @@
 """Streams of a simulated device.
 
-For: the state of a stream (`StreamState`) and the class that users hold (`Stream`), a real `torch.Stream`. Not for: when work
+For: the class that users hold, a real `torch.Stream`. Not for: when work
 runs; that is the scheduler's (`launch.py`).
 """
 
@@ -12,23 +12,10 @@ from typing import Any, ClassVar
 import torch
 
 from fakes.machine import Machine, current_machine
+from fakes.stream_state import StreamState
 
 PRIVATE_USE_1 = torch._C._autograd.DeviceType.PrivateUse1
 _TorchStream: Any = torch.Stream
-
-
-class StreamState:
-    """One queue of one device. `id` is unique on the device; 0 is the default stream."""
-
-    __slots__ = ("__weakref__", "device_index", "id", "priority")
-
-    def __init__(self, device_index: int, stream_id: int, priority: int = 0) -> None:
-        self.device_index = device_index
-        self.id = stream_id
-        self.priority = priority
-
-    def __repr__(self) -> str:
-        return f"stream {self.id} of device {self.device_index}"
 
 
 class Stream(_TorchStream):  # type: ignore[misc]

@@ -8,20 +8,24 @@ has the same geometry. Tensors that share memory share `_block`, the accounting 
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
+from copy import deepcopy
 from typing import Any, NoReturn
 
 import torch
-from torch._tensor_str import _add_suffixes, _tensor_str
+from torch import _tensor_str as printing
 
 from fakes.allocator import Block
-from fakes.machine import Device, current_machine
+from fakes.device import Device
+from fakes.machine import current_machine
 from fakes.storage import DeviceStorage, storage_of
 
-_make = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+_make: Any = torch.Tensor._make_wrapper_subclass
 _strided = torch.strided
-_share_storage = torch._functionalize_unsafe_set  # type: ignore[attr-defined]
+_print_values: Any = printing._tensor_str
+_print_suffixes: Any = printing._add_suffixes
+_TypedStorage: Any = torch.storage.TypedStorage
+_share_storage = torch._functionalize_unsafe_set
 _base_data: Any = torch._C.TensorBase.data
 
 
@@ -31,11 +35,15 @@ class DeviceTensor(torch.Tensor):
     _data: torch.Tensor
     _block: Block
     _index: int
+    _may_be_lazy = False
+    """Whether the conjugate or negative bit was ever set. The host tensor never has them, see `host_tensor`."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         from fakes.dispatch import dispatch
 
         # The first call replaces this method by the function itself, which saves an import and a call each time.
@@ -47,7 +55,7 @@ class DeviceTensor(torch.Tensor):
         with torch.no_grad():
             prefix = "tensor("
             body = "..., size=" + str(tuple(self.shape)) if self.numel() == 0 and self.dim() != 1 else ""
-            text = body or ("[]" if self.numel() == 0 else _tensor_str(host_copy(self), len(prefix)))
+            text = body or ("[]" if self.numel() == 0 else _print_values(host_copy(self), len(prefix)))
         if body:
             text = f"[], size={tuple(self.shape)}"
         suffixes = [f"device='{self.device}'"]
@@ -60,7 +68,7 @@ class DeviceTensor(torch.Tensor):
             suffixes.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
         elif self.requires_grad:
             suffixes.append("requires_grad=True")
-        shown = _add_suffixes(prefix + text, suffixes, 0, force_newline=False)
+        shown = _print_suffixes(prefix + text, suffixes, 0, force_newline=False)
         return f"Parameter containing:\n{shown}" if getattr(self, "_is_param", False) else shown
 
     def __format__(self, format_spec: str) -> str:
@@ -72,7 +80,7 @@ class DeviceTensor(torch.Tensor):
         """The values as nested lists; waits for them."""
         return host_copy(self).tolist()
 
-    def numpy(self, *, force: bool = False) -> Any:  # type: ignore[override]
+    def numpy(self, *, force: bool = False) -> Any:
         """Refused, as on hardware, unless `force`."""
         if force:
             return host_copy(self.detach()).numpy(force=True)
@@ -80,7 +88,7 @@ class DeviceTensor(torch.Tensor):
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )
 
-    def __array__(self, dtype: Any = None) -> NoReturn:  # type: ignore[override]
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         self.numpy()
         raise AssertionError
 
@@ -100,13 +108,13 @@ class DeviceTensor(torch.Tensor):
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
             )
         with torch.no_grad():
-            storage = copy.deepcopy(self.untyped_storage(), memo)
+            storage = deepcopy(self.untyped_storage(), memo)
             result: Any = torch.empty(0, dtype=self.dtype, device=self.device)
             result.set_(storage, self.storage_offset(), self.size(), self.stride())
             result.requires_grad_(self.requires_grad)
             if self.grad is not None:
-                result.grad = copy.deepcopy(self.grad, memo)
-        result.__dict__.update({name: copy.deepcopy(value, memo) for name, value in self._user_state().items()})
+                result.grad = deepcopy(self.grad, memo)
+        result.__dict__.update({name: deepcopy(value, memo) for name, value in self._user_state().items()})
         memo[id(self)] = result
         return result
 
@@ -114,41 +122,19 @@ class DeviceTensor(torch.Tensor):
         if getattr(self, "_is_param", False):
             return torch._utils._rebuild_parameter, (self.detach(), self.requires_grad, OrderedDict())
         storage = self.untyped_storage()
-        geometry = (self.storage_offset(), tuple(self.size()), self.stride(), self.requires_grad, OrderedDict())
+        geometry: tuple[Any, ...] = (self.storage_offset(), tuple(self.size()), self.stride(), self.requires_grad, OrderedDict())
         if self.dtype not in torch.storage._dtype_to_storage_type_map():
-            return torch._utils._rebuild_tensor_v3, (storage, *geometry, self.dtype, {})
-        typed = torch.storage.TypedStorage(wrap_storage=storage, dtype=self.dtype, _internal=True)
+            return torch._utils._rebuild_tensor_v3, (
+                _TypedStorage(wrap_storage=storage, dtype=torch.uint8, _internal=True),
+                *geometry,
+                self.dtype,
+                {},
+            )
+        typed = _TypedStorage(wrap_storage=storage, dtype=self.dtype, _internal=True)
         return torch._utils._rebuild_tensor_v2, (typed, *geometry)
 
     def _user_state(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_data", "_block", "_index")}
-
-    # The lazy bits live in the host tensor alone: in both, PyTorch's fallbacks would apply them twice.
-
-    def is_conj(self) -> bool:
-        """Whether the conjugate bit is set."""
-        return self._data.is_conj()
-
-    def is_neg(self) -> bool:
-        """Whether the negative bit is set."""
-        return self._data.is_neg()
-
-    @property
-    def real(self) -> Any:  # type: ignore[override]
-        """The real part: a view."""
-        return self._part("real")
-
-    @property
-    def imag(self) -> Any:  # type: ignore[override]
-        """The imaginary part: a view, negated lazily where the conjugate bit is set."""
-        return self._part("imag")
-
-    def _part(self, name: str) -> Any:
-        function = getattr(torch, name)
-        if not self._data.is_conj():
-            return function(self)
-        part = function(self.conj())
-        return torch._neg_view(part) if name == "imag" else part
+        return {name: value for name, value in self.__dict__.items() if name not in ("_data", "_block", "_index", "_may_be_lazy")}
 
     def record_stream(self, stream: Any) -> None:
         """Say that a stream uses this tensor's memory, which must not be reused before the work issued there so far is done."""
@@ -159,7 +145,7 @@ class DeviceTensor(torch.Tensor):
             current_machine().scheduler.record_stream(self._block, state)
 
     @property
-    def data(self) -> Any:  # type: ignore[override]
+    def data(self) -> Any:
         """The tensor without its history; setting it takes over another tensor's memory."""
         return _base_data.__get__(self)
 
@@ -168,6 +154,7 @@ class DeviceTensor(torch.Tensor):
         _base_data.__set__(self, value)
         if isinstance(value, DeviceTensor):
             self._data, self._block, self._index = value._data, value._block, value._index
+            self._may_be_lazy = value._may_be_lazy
 
 
 def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
@@ -176,7 +163,7 @@ def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
     Raises:
         torch.OutOfMemoryError: the device has no room.
     """
-    block = Block(device.allocator, data.untyped_storage().nbytes(), stream)
+    block = Block(device.allocator, data.nbytes, stream)
     size = data.shape
     tensor: DeviceTensor = _make(
         DeviceTensor, size, data.stride(), data.storage_offset(), None, data.dtype, _strided, device.torch_device
@@ -189,14 +176,33 @@ def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
 
 def wrap_view(data: torch.Tensor, base: DeviceTensor) -> DeviceTensor:
     """A tensor that shares the memory of `base`, whose bytes are `data`."""
-    tensor: DeviceTensor = _make(
-        DeviceTensor, data.shape, data.stride(), data.storage_offset(), None, data.dtype, _strided, base.device
-    )
+    conjugate, negative = data.is_conj(), data.is_neg()
+    if conjugate:
+        data = torch.ops.aten._conj.default(data)
+    if negative:
+        data = torch.ops.aten._neg_view.default(data)
+    device = base.device
+    tensor: DeviceTensor = _make(DeviceTensor, data.shape, data.stride(), data.storage_offset(), None, data.dtype, _strided, device)
+    if conjugate or negative:
+        torch._C._set_conj(tensor, conjugate)
+        torch._C._set_neg(tensor, negative)
+        tensor._may_be_lazy = True
     _share_storage(tensor, base)
     tensor._data = data
     tensor._block = base._block
     tensor._index = base._index
     return tensor
+
+
+def host_tensor(tensor: DeviceTensor) -> torch.Tensor:
+    """The host tensor to compute with: with the lazy bits that the tensor has now, which PyTorch's fallbacks set and clear."""
+    data = tensor._data
+    if tensor._may_be_lazy:
+        if tensor.is_conj():
+            data = torch.ops.aten._conj.default(data)
+        if tensor.is_neg():
+            data = torch.ops.aten._neg_view.default(data)
+    return data
 
 
 def host_copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -17,7 +17,13 @@ convention names, so that callers may catch either. Not for: errors of the suite
     ├── AcceleratorUnavailableError (RuntimeError)        a requested backend that cannot be used
     ├── NoAcceleratorError (RuntimeError)                 automatic selection found nothing usable
     ├── ReentrantSelectionError (RuntimeError)            a selection asked for from inside a selection
-    └── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+    ├── VendorPatchError (RuntimeError)                   a vendor's bootstrap module failed
+    ├── RoutedExpertsError (ValueError)                   routed experts, or a parallel layout, that cannot be aligned
+    ├── RoutingReplayError (RuntimeError)                 a routing replay that is empty, over-read or not consumed exactly once
+    ├── BackendSpecError (ValueError)                     a process-group backend string that nobody can read one way
+    │   └── BackendSpecTypeError (TypeError)              a process-group backend that is not a string
+    └── ProcessGroupError (RuntimeError)                  process groups that cannot be registered, destroyed or rebuilt
+        └── ProcessGroupDestroyedError                    communication on a group that was destroyed and not rebuilt
 
     VisibleDevicesChangedWarning (RuntimeWarning)         a visible-devices variable changed after the runtime had read it
 """
@@ -90,6 +96,30 @@ class ReentrantSelectionError(HarnessError, RuntimeError):
 
 class VendorPatchError(HarnessError, RuntimeError):
     """A vendor's bootstrap module failed (SEL-7)."""
+
+
+class RoutedExpertsError(HarnessError, ValueError):
+    """Routed experts, token ids or a parallel layout that do not fit together (RXA-7, RXA-9, RXR-2)."""
+
+
+class RoutingReplayError(HarnessError, RuntimeError):
+    """A replay that is empty, over-read, not consumed exactly once, or of another shape than the scores (RXR-3, RXR-5)."""
+
+
+class BackendSpecError(HarnessError, ValueError):
+    """A process-group backend string that is malformed or names a device that nobody knows (PGN-6)."""
+
+
+class BackendSpecTypeError(BackendSpecError, TypeError):
+    """A process-group backend that is not a string (PGN-6)."""
+
+
+class ProcessGroupError(HarnessError, RuntimeError):
+    """Process groups that cannot be registered, destroyed or rebuilt; the message names the step and the ranks (PGL-9)."""
+
+
+class ProcessGroupDestroyedError(ProcessGroupError):
+    """Communication on a group that was destroyed and not rebuilt (PGL-1)."""
 
 
 class VisibleDevicesChangedWarning(RuntimeWarning):

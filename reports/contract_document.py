@@ -60,7 +60,8 @@ def _tiers(clause: Clause) -> str:
 
 def _capabilities() -> str:
     rows = [
-        f"| `{capability.value}` | {capability.description} | {capability.probe}{_notes(capability)} |" for capability in sorted(Capability)
+        f"| `{capability.value}` | {capability.description} | {capability.probe}{_notes(capability)} |"
+        for capability in sorted(Capability)
     ]
     head = "## Capabilities\n\nThe set is closed: asking for another name raises, with the nearest known one (CAP-1).\n"
     return "\n".join([head, "| name | what declaring it promises | what proves or refutes it |", "|---|---|---|", *rows, ""])

@@ -24,6 +24,7 @@ class CheckReport:
     """One check of a clause; see `conformance.recording.CheckRecord` for the fields."""
 
     check: str
+    tier: str
     outcome: str
     text: str
     smallest_failing_example: str
@@ -36,6 +37,7 @@ class CheckReport:
         """The report of one record."""
         return cls(
             check=record.check,
+            tier=record.tier,
             outcome=record.outcome,
             text=record.text,
             smallest_failing_example=record.example,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from suite_runner import SuiteRun, run_suite
 
-from conformance.children import ChildProcesses
+from conformance.children import SHARED_ZYGOTE, ChildProcesses
 
 
 @pytest.fixture(scope="session")
@@ -22,10 +23,20 @@ def children() -> Iterator[ChildProcesses]:
 
 
 @pytest.fixture(scope="session")
-def suite(children: ChildProcesses) -> Callable[..., SuiteRun]:
+def shared_zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a zygote with nothing but torch, for the child processes of every run of the suite."""
+    path = tmp_path_factory.mktemp("zygote") / "socket"
+    processes = ChildProcesses(listen=path)
+    processes.warm_up()
+    yield path
+    processes.close()
+
+
+@pytest.fixture(scope="session")
+def suite(children: ChildProcesses, shared_zygote: Path) -> Callable[..., SuiteRun]:
     """Runs the conformance suite in a child process: `suite("--backend=cpu", "-k", "DEV")`."""
 
-    def run(*arguments: str, **options: Any) -> SuiteRun:
-        return run_suite(children, *arguments, **options)
+    def run(*arguments: str, environment: dict[str, str | None] | None = None, **options: Any) -> SuiteRun:
+        return run_suite(children, *arguments, environment={SHARED_ZYGOTE: str(shared_zygote), **(environment or {})}, **options)
 
     return run

@@ -1,1 +1,1 @@
-"""Small independent models that say what a check is due. They share no code with the reference."""
+"""Models: what must come out, computed in another way than the reference does; they share no code with it."""

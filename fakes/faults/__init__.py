@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from fakes.faults import capabilities, devices, registry, selection, vendor_probes
+from fakes.faults import (
+    capabilities,
+    devices,
+    process_group,
+    registry,
+    routed_experts,
+    routed_experts_layout,
+    routing_replay,
+    selection,
+    vendor_probes,
+    visible_devices,
+)
 from fakes.faults.fault import Fault
 
 __all__ = ["CATALOGUE", "Fault", "assemble"]
@@ -32,7 +43,16 @@ def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
 
 
 CATALOGUE: Mapping[str, Fault] = assemble(
-    registry.FAULTS, selection.FAULTS, vendor_probes.FAULTS, devices.FAULTS, capabilities.FAULTS
+    capabilities.FAULTS,
+    devices.FAULTS,
+    process_group.FAULTS,
+    registry.FAULTS,
+    routed_experts.FAULTS,
+    routed_experts_layout.FAULTS,
+    routing_replay.FAULTS,
+    selection.FAULTS,
+    vendor_probes.FAULTS,
+    visible_devices.FAULTS,
 )
 """Every fault by id. Area modules are listed here explicitly, so that a missing one is an import error and not a smaller
 catalogue."""

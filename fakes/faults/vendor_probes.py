@@ -116,7 +116,8 @@ def _probe_sets_a_variable(patches: Patches) -> None:
     probe = probes.musa
 
     def setting() -> Availability:
-        os.environ["PVR_GPU_SELECTED"] = "0"
+        # Another value each time: the suite's own process may have asked before, and its children inherit what it set.
+        os.environ["MUSA_TIMES_PROBED"] = str(int(os.environ.get("MUSA_TIMES_PROBED", "0")) + 1)
         return probe()
 
     patches.set(probes, "musa", setting)

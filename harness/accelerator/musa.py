@@ -5,17 +5,15 @@ selection does that once, before construction."""
 
 from __future__ import annotations
 
-import importlib
-
 import torch
 
+from harness.accelerator import musa_patch
 from harness.accelerator.capabilities import Capability
 from harness.accelerator.claims import claims
 from harness.accelerator.device_forms import DeviceLike
 from harness.accelerator.management_library import physical_devices_from_nvml
 from harness.accelerator.torch_namespace import TorchNamespaceAccelerator
 from harness.accelerator.visible_devices import GRAMMARS, PhysicalDevice
-from harness.errors import VendorPatchError
 
 
 class MUSAAccelerator(TorchNamespaceAccelerator):
@@ -53,21 +51,9 @@ class MUSAAccelerator(TorchNamespaceAccelerator):
         return None
 
     def post_import_torch(self) -> None:
-        """Call `musa_patch.patch_after_import_torch`, where the package is installed and has it.
+        """Import `musa_patch` and call its `patch_after_import_torch`, unless that was done before in this process (SEL-6).
 
         Raises:
-            VendorPatchError: the package fails, a missing dependency of it included.
+            VendorPatchError: the module fails, a missing dependency of it included.
         """
-        try:
-            patch = importlib.import_module("musa_patch")
-        except ModuleNotFoundError as error:
-            if error.name == "musa_patch":
-                return
-            raise VendorPatchError(f"musa_patch needs the package {error.name!r}, which is not installed; install it") from error
-        callback = getattr(patch, "patch_after_import_torch", None)
-        if callback is None:
-            return
-        try:
-            callback()
-        except Exception as error:
-            raise VendorPatchError(f"musa_patch.patch_after_import_torch failed: {error}") from error
+        musa_patch.apply_musa_patch()

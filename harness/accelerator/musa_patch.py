@@ -38,6 +38,7 @@ class VendorPatch:
         self._lock = threading.RLock()
         self._applied = False
         self._applying = False
+        self._warned = ""
 
     def apply(self, environment: Mapping[str, str] | None = None) -> bool:
         """Import the module and call its callback, unless that was done before; whether the patch is in force.
@@ -106,12 +107,15 @@ class VendorPatch:
         callback()
 
     def _warn_absent(self, folder: str) -> None:
+        """Say once where an absent module was looked for."""
         looked = (
             f"neither in {self.path_variable}={folder!r} nor installed"
             if folder
             else f"not installed, {self.path_variable} not set"
         )
-        logger.warning("accelerator %r: the optional module %s is %s; going on without it", self.backend, self.module, looked)
+        if looked != self._warned:
+            self._warned = looked
+            logger.warning("accelerator %r: the optional module %s is %s; going on without it", self.backend, self.module, looked)
 
 
 MUSA_PATCH = VendorPatch("musa_patch", backend="musa", path_variable="MUSA_PATCH_PATH", callback="patch_after_import_torch")

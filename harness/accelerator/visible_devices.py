@@ -132,7 +132,7 @@ class VisibleDevices:
         silently = [f"{quote(str(one))} (not shown by the driver)" for one in expected[max(actual, 0) :][:64]]
         subject = " with ".join(map(str, listing)) or "no variable hides a device, which"
         raise VisibleDevicesError(
-            f"{subject} asks for {_devices(asked)}, but the driver shows {actual}. Dropped: {_listing(dropped + silently)}. List "
+            f"{subject} asks for {_devices(asked)}, but the driver shows {actual}. Dropped: {_listing(dropped + silently, most=64)}. List "
             "only devices that the driver has, each once and in its notation, and set the variable before the driver is first used"
         )
 

@@ -94,6 +94,7 @@ def test_absent_is_a_warning_and_is_looked_for_again(
     patch, path = new_patch(), list(sys.path)
     with caplog.at_level(logging.WARNING):
         assert not patch.apply({} if value is None else {VARIABLE: value})
+        assert not patch.apply({} if value is None else {VARIABLE: value})
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert all(part in record.getMessage() for part in ("'vendor'", MODULE, said, VARIABLE))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.accelerator import cuda
+from harness.accelerator import cuda, musa_patch
 from harness.accelerator.cuda import CUDAAccelerator
 from harness.accelerator.management_library import physical_devices_from_nvml
 from harness.accelerator.mlu import MLUAccelerator
@@ -172,21 +172,35 @@ def test_musa_groups() -> None:
     assert CUDAAccelerator().weight_update_backend() == "nccl"
 
 
-def test_musa_patch_after_import(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_patch_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process in which `musa_patch` was never applied."""
+    known = musa_patch.MUSA_PATCH
+    fresh = musa_patch.VendorPatch(known.module, backend=known.backend, path_variable=known.path_variable, callback=known.callback)
+    monkeypatch.setattr(musa_patch, "MUSA_PATCH", fresh)
+
+
+@pytest.mark.usefixtures("no_patch_yet")
+def test_musa_patch_is_applied_once_by_selection_and_hook_together(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[int] = []
     accelerator = MUSAAccelerator()
     accelerator.post_import_torch()
-    monkeypatch.setitem(sys.modules, "musa_patch", SimpleNamespace())
-    accelerator.post_import_torch()
     monkeypatch.setitem(sys.modules, "musa_patch", SimpleNamespace(patch_after_import_torch=lambda: called.append(1)))
+    musa_patch.apply_musa_patch()
+    accelerator.post_import_torch()
     accelerator.post_import_torch()
     assert called == [1]
+
+
+@pytest.mark.usefixtures("no_patch_yet")
+def test_musa_patch_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "musa_patch", SimpleNamespace(patch_after_import_torch=lambda: 1 // 0))
     with pytest.raises(VendorPatchError, match="division") as caught:
-        accelerator.post_import_torch()
+        MUSAAccelerator().post_import_torch()
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+@pytest.mark.usefixtures("no_patch_yet")
 def test_musa_patch_with_a_missing_dependency(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "musa_patch.py").write_text("import a_package_that_is_not_there\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,0 +1,65 @@
+"""One device of a simulated machine: the card, and what a process keeps for it.
+
+For: a device's memory counters, streams, generator and context. Not for: which devices a process sees (`machine.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import torch
+
+from fakes.allocator import Allocator
+from fakes.personas import Persona
+from fakes.random_numbers import DeviceGenerator
+from fakes.stream_state import StreamState
+
+
+@dataclass(frozen=True)
+class PhysicalCard:
+    """A device of the machine, visible or not. `memory` is in bytes."""
+
+    index: int
+    uuid: str
+    name: str
+    memory: int
+
+
+class Device:
+    """One visible device, as this process uses it. `index` is its local index."""
+
+    def __init__(self, persona: Persona, index: int, card: PhysicalCard) -> None:
+
+        self.index = index
+        self.card = card
+        self.torch_device = torch.device(persona.device_type, index)
+        self.allocator = Allocator(index, card.memory, persona.display_name)
+        self.default_stream = StreamState(index, 0)
+        self.generator: DeviceGenerator = DeviceGenerator(self.torch_device)
+        self.context_open = False
+        self._streams: dict[int, StreamState] = {0: self.default_stream}
+        self._lock = threading.Lock()
+
+    def new_stream(self, priority: int = 0) -> StreamState:
+        """A stream that nobody else has."""
+        with self._lock:
+            state = StreamState(self.index, len(self._streams), priority)
+            self._streams[state.id] = state
+        return state
+
+    def stream_by_id(self, stream_id: int) -> StreamState:
+        """An existing stream.
+
+        Raises:
+            RuntimeError: the device has no such stream.
+        """
+        try:
+            return self._streams[stream_id]
+        except KeyError:
+            raise RuntimeError(f"device {self.index} has no stream {stream_id}") from None
+
+    @property
+    def streams(self) -> tuple[StreamState, ...]:
+        """Every stream made so far, the default one first."""
+        return tuple(self._streams.values())
