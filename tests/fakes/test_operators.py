@@ -191,7 +191,7 @@ def test_wrong_calls_fail_in_pytorchs_words() -> None:
         (lambda: x.view(4), RuntimeError, "is invalid for input of size 6"),
         (lambda: x.sum(4), IndexError, "Dimension out of range"),
         (lambda: x + torch.ones(4, device="musa"), RuntimeError, "must match the size"),
-        (lambda: x.item(), RuntimeError, "cannot be converted to Scalar"),
+        (x.item, RuntimeError, "cannot be converted to Scalar"),
     ):
         with pytest.raises(error, match=text):
             wrong()
