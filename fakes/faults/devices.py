@@ -201,9 +201,9 @@ def _flushed(source: torch.Tensor) -> torch.Tensor:
 
 
 def _apply_mixture_computed(patches: Patches) -> None:
-    from fakes import dispatch
+    from fakes import arguments
 
-    patches.set(dispatch, "_refuse_mixture", lambda _index, _other: None)
+    patches.set(arguments, "refuse_mixture", lambda _index, _other: None)
 
 
 def _live_shown(accelerator: Any) -> Any:
