@@ -6,6 +6,7 @@ from a framework (`megatron.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -105,17 +106,24 @@ def _write_sequences(
     out: torch.Tensor, routed_experts: Sequence[torch.Tensor], lengths: Sequence[int], runs: Sequence[RowRun], num_experts: int
 ) -> None:
     """Write all rows but the tail in one concatenation, sequences' padding in the numbering `sequential`."""
-    # Padding behind a sequence is short (fewer than 2C rows) and starts alike behind each, so one table serves all.
+    # Padding behind a sequence is short (fewer than 2C rows) and numbered alike behind each, so one table serves all; and the numbering
+    # comes round after `period` rows, so a short one does.
     source = RowKind.SOURCE
-    behind = [run.first + run.length - lengths[run.sequence] for run in runs if run.kind is not source and run.sequence is not None]
-    table = padding_rows.sequence_padding(out, max(behind, default=-1) + 1, num_experts)
+    period = num_experts // math.gcd(num_experts, out.size(1) * out.size(2))
+    table_rows = 0
+    padded: dict[int, int] = {}
+    for index, (_, count, kind, sequence, first) in enumerate(runs):
+        if kind is not source and sequence is not None:
+            behind = first - lengths[sequence]  # −1 for the last token's row, which is numbered apart
+            padded[index] = behind % period + 1 if behind >= 0 else 0
+            table_rows = max(table_rows, padded[index] + count)
+    table = padding_rows.sequence_padding(out, table_rows, num_experts)
     pieces = []
-    for _, count, kind, sequence, first in runs:
+    for index, (_, count, kind, sequence, first) in enumerate(runs):
         if kind is source and sequence is not None:
             pieces.append(routed_experts[sequence][first : first + count])
         elif sequence is not None:
-            start = first - lengths[sequence] + 1
-            pieces.append(table[start : start + count])
+            pieces.append(table[padded[index] : padded[index] + count])
     if pieces:
         tail = runs[-1] if runs[-1].sequence is None else None
         torch.cat(pieces, out=out if tail is None else out[: tail.local_row])
