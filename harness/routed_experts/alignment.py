@@ -98,8 +98,11 @@ def _write(
     if gaps:
         # Padding behind sequences is short and its numbering comes round, so one small table serves all of it.
         table = numbering.table(out, max([row + count for _, row, count in gaps]))
+        cut: dict[tuple[int, int], torch.Tensor] = {}
         for index, row, count in gaps:
-            pieces[index] = table[row : row + count]
+            if (row, count) not in cut:
+                cut[row, count] = table[row : row + count]
+            pieces[index] = cut[row, count]
     if pieces:
         torch.cat(pieces, out=out[:end])
     if end < out.size(0):
