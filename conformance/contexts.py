@@ -20,7 +20,7 @@ def open_contexts(device_type: str, count: int) -> set[int] | None:
     has_context = _driver_question(device_type)
     if has_context is None:
         return None
-    return {index for index in range(count) if has_context(index)}
+    return {index for index in range(count) if _answers_true(has_context, index)}
 
 
 def runtime_is_initialized(device_type: str) -> bool | None:
@@ -28,6 +28,13 @@ def runtime_is_initialized(device_type: str) -> bool | None:
     check = getattr(getattr(torch, device_type, None), "is_initialized", None)
     # PyTorch's CPU namespace answers true at all times.
     return None if check is None or device_type == "cpu" else bool(check())
+
+
+def _answers_true(question: Any, index: int) -> bool:
+    try:
+        return bool(question(index))
+    except RuntimeError:  # the driver is not initialised, so nothing has a context
+        return False
 
 
 def _driver_question(device_type: str) -> Any | None:

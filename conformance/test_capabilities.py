@@ -117,7 +117,7 @@ def test_every_answer_of_probe_says_what_was_looked_at(backend: BackendUnderTest
         )
 
 
-@clause("CAP-4")
+@clause("CAP-4", examples=0.3)
 @given(names=st.lists(_names, min_size=2, max_size=12))
 def test_answers_do_not_depend_on_the_order_of_questions(backend: BackendUnderTest, names: list[str]) -> None:
     supports, fresh = method(backend.accelerator, "supports"), method(backend.new_accelerator(), "supports")

@@ -107,7 +107,7 @@ _BROKEN: Mapping[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@clause("SEL-2")
+@clause("SEL-2", examples=0.5)
 @given(why=st.sampled_from(sorted(_BROKEN)), by=st.sampled_from((EXPLICIT, "BROKEN_DEVICES")), rank=st.integers(-1, 1))
 def test_unmet_request_is_refused(backend: BackendUnderTest, why: str, by: str, rank: int) -> None:
     options, reason = _BROKEN[why]
@@ -135,7 +135,7 @@ def test_request_for_a_backend_that_cannot_be_loaded(backend: BackendUnderTest) 
     require(got == ("selected", "spare"), f"automatic selection beside a broken entry point gave {got}; due was spare")
 
 
-@clause("SEL-3")
+@clause("SEL-3", examples=0.4)
 @given(
     names=st.permutations(_NAMES), count=st.integers(0, 4), asked=st.sampled_from(("eel", "antelope", "none", "ant,bee", "Ünknown"))
 )
@@ -146,7 +146,7 @@ def test_unknown_names_are_refused_with_the_list(backend: BackendUnderTest, name
     require(due in str(error), f"the error does not list {due!r}: {error}")
 
 
-@clause("SEL-4")
+@clause("SEL-4", examples=0.4)
 @given(states=st.lists(st.sampled_from(("unusable", "raises")), max_size=4), explicit=st.sampled_from((None, "auto", "")))
 def test_nothing_usable_is_refused_with_each_reason(backend: BackendUnderTest, states: list[str], explicit: str | None) -> None:
     backends = [ModelBackend(name, 0, state) for name, state in zip(_NAMES, states, strict=False)]
@@ -157,7 +157,7 @@ def test_nothing_usable_is_refused_with_each_reason(backend: BackendUnderTest, s
         require(len(lines) == 1 and each.name in lines[0], f"no line has {each.name} with its reason {reason!r}: {error}")
 
 
-@clause("SEL-5")
+@clause("SEL-5", examples=0.6)
 @given(backends=_BACKENDS, environment=_ENVIRONMENTS)
 def test_initialize_is_none_only_without_devices_and_request(
     backend: BackendUnderTest, backends: list[ModelBackend], environment: dict[str, str]
@@ -202,7 +202,7 @@ def test_concurrent_first_calls_share_one_selection(backend: BackendUnderTest) -
     require(bootstrap.calls == 1, f"the bootstrap was called {bootstrap.calls} times; due was once")
 
 
-@clause("SEL-9")
+@clause("SEL-9", examples=0.5)
 @given(
     part=st.sampled_from(("factory", "is_available", "bootstrap")),
     failures=st.integers(1, 3),
@@ -229,7 +229,7 @@ def test_next_call_succeeds_once_the_cause_is_mended(
     require(got == ("selected", "ant"), f"{part} failed {failures} time(s) and was mended; the next call gave {got}; due was ant")
 
 
-@clause("SEL-11")
+@clause("SEL-11", examples=0.5)
 @given(
     raising=st.sets(st.sampled_from(_NAMES)),
     error=st.sampled_from((OSError, ImportError, AttributeError, AssertionError, NotImplementedError, KeyError)),
@@ -255,7 +255,7 @@ def test_probes_that_raise_count_as_unavailable(backend: BackendUnderTest, raisi
         require(f"{name} broke" in str(refusal), f"the error of the probe of {name} is not shown: {refusal}")
 
 
-@clause("SEL-12")
+@clause("SEL-12", examples=0.3)
 @given(
     value=st.sampled_from((None, 3, "musa", object(), Accelerator, complete_class(), complete(without={"name"}), [], lambda: None))
 )

@@ -82,7 +82,7 @@ def test_every_grammar_reads_as_its_vendors_documents_say(
     _require_shown(vendor, environment, host, shown(vendor, environment, host))
 
 
-@clause("VIS-13")
+@clause("VIS-13", examples=0.5)
 @given(lower=numbers(8, least=1), data=st.data())
 def test_layers_compose_by_reindexing(backend: BackendUnderTest, lower: list[int], data: st.DataObject) -> None:
     upper = data.draw(numbers(len(lower), least=1))
@@ -123,7 +123,7 @@ def test_the_same_number_in_both_layers_is_diagnosed(backend: BackendUnderTest, 
 # Formatting and counting ----------------------------------------------------------------------------------------------------------
 
 
-@clause("VIS-15")
+@clause("VIS-15", examples=0.7)
 @given(vendor=_VENDORS, listed=numbers(9), data=st.data())
 def test_formatting_and_reading_back_is_the_identity(
     backend: BackendUnderTest, vendor: str, listed: list[int], data: st.DataObject
@@ -150,7 +150,7 @@ def test_formatting_and_reading_back_is_the_identity(
     require(numbers_shown == ids, f"{variable}={text!r} shows {numbers_shown} to the driver; due was {ids}")
 
 
-@clause("VIS-16")
+@clause("VIS-16", examples=0.5)
 @given(vendor=_VENDORS, listed=numbers(9, least=1), data=st.data())
 def test_dropped_entries_are_named(backend: BackendUnderTest, vendor: str, listed: list[int], data: st.DataObject) -> None:
     ids = sorted(listed) if vendor in ("npu", "xpu") else listed

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from conformance.backend_under_test import BackendUnderTest
-from conformance.checking import not_checkable, unsupported
+from conformance.checking import not_checkable, require, unsupported
 from conformance.errors import ClauseViolation
 from conformance.models.visible_devices import VARIABLES, ModelHost
 from harness.accelerator import visible_devices
@@ -109,6 +109,33 @@ def stand_in_host(accelerator: Any, host: ModelHost) -> None:
 def largest_list(backend: BackendUnderTest) -> int:
     """How many devices a drawn list may name where the adapter's view of the host cannot be set and may be real."""
     return 8 if takes_hosts(backend) or backend.device_count == 0 else backend.device_count
+
+
+def answer(asked: View, device_id: Any) -> int | None:
+    """The local id as a plain int, or None where the id is refused."""
+    try:
+        answer = asked.resolve(device_id)
+    except REFUSALS:
+        return None
+    require(
+        isinstance(answer, int) and not isinstance(answer, bool), f"{asked}: {device_id!r} resolved to {answer!r}; due was an int"
+    )
+    return int(answer)
+
+
+def said(local: object) -> str:
+    """For messages."""
+    return "a refusal" if local is None else f"local id {local}"
+
+
+def vendor_or_none(backend: BackendUnderTest) -> str:
+    """The vendor, or "" for a device without a variable."""
+    return vendor_of(backend) if getattr(backend.accelerator, "visible_devices_env", "") else ""
+
+
+def listing_variable(vendor: str) -> str:
+    """The variable that takes bare numbers and that users set."""
+    return {"rocm": "HIP_VISIBLE_DEVICES", "mlu": "MLU_VISIBLE_DEVICES"}.get(vendor, VARIABLES[vendor][0])
 
 
 @contextlib.contextmanager

@@ -52,7 +52,8 @@ def _get_device_index(device: Any, optional: Any = False, allow_cpu: Any = False
     if isinstance(named, torch.device):
         if allow_cpu and named.type == "cpu":
             return -1
-        if named.index is None and not optional and named.type == machine.persona.device_type:
+        index: Any = named.index
+        if index is None and not optional and named.type == machine.persona.device_type:
             raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
     if device is None and not optional:
         raise ValueError("Expected a torch.device with a specified index or an integer, but got:None")
@@ -279,6 +280,8 @@ def build(persona: Persona) -> ModuleType:
         module.__dict__.update({name: value for name, value in members.items() if not name.startswith("_")})
         module.__dict__["OutOfMemoryError"] = torch.OutOfMemoryError
         _submodule(module, "memory", members)
+        attach = {f"_{persona.device_type}_attach_out_of_memory_observer": namespace_memory.attach_out_of_memory_observer}
+        _submodule(module, persona.extension_module, attach)
     if "rng" in persona.features:
         members = {name: getattr(namespace_random, name) for name in namespace_random.NAMES}
         module.__dict__.update(members)

@@ -10,11 +10,13 @@ from collections import OrderedDict
 from typing import Any
 
 from fakes.allocator import Allocator
+from fakes.allocator_settings import parse_allocator_settings
 from fakes.errors import MachineConfigurationError
 from fakes.machine import _current, current_machine
 
 NAMES = (
-    "_attach_out_of_memory_observer",
+    "_set_allocator_settings",
+    "_snapshot",
     "empty_cache",
     "ipc_collect",
     "max_memory_allocated",
@@ -128,9 +130,26 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
     allocator.limit = int(allocator.capacity * fraction)
 
 
-def _attach_out_of_memory_observer(observer: Any) -> None:
+def attach_out_of_memory_observer(observer: Any) -> None:
     """Have `observer(device, bytes asked, bytes of the limit, bytes free)` called at each out-of-memory error."""
     if not callable(observer):
         raise MachineConfigurationError(f"an out-of-memory observer must be callable, not {type(observer).__name__}")
     for device in current_machine().initialize():
         device.allocator.observers.append(observer)
+
+
+def _set_allocator_settings(settings: str) -> None:
+    """Put allocator settings (`name:value,name:value`) in force; those that are not named go back to their defaults.
+
+    Raises:
+        ValueError: an unknown name, or a value that is not one of its own.
+    """
+    current_machine().allocator_settings = parse_allocator_settings(settings)
+
+
+def _snapshot(device: Any = None) -> dict[str, Any]:
+    """The allocator's settings in force. Segments and traces are not kept."""
+    del device
+    machine = _current.machine
+    settings = {} if machine is None else machine.allocator_settings
+    return {"segments": [], "device_traces": [], "allocator_settings": dict(settings)}

@@ -35,9 +35,10 @@ class Persona:
     `device_type` is the type in `torch.device(type, index)` and the name of the namespace `torch.<type>`. `display_name` is how
     its messages spell it. `transport` is its backend of `torch.distributed`. `grammar` is a key of
     `harness.accelerator.GRAMMARS`, or None for a device without a visible-devices variable. `management_modules` are the names
-    under which its management library is imported. `uuid_prefix` opens each UUID. `features` switch parts of the namespace on:
-    streams, events, rng, memory, properties, amp, pinned_memory. `dtypes` are those that tensors may have; `autocast_dtypes`
-    those of autocast. `device_name`, `compute_units` and `compute_capability` are what the device says of itself.
+    under which its management library is imported. `extension_module` is the submodule with the vendor's private functions.
+    `uuid_prefix` opens each UUID. `features` switch parts of the namespace on: streams, events, rng, memory, properties, amp,
+    pinned_memory. `dtypes` are those that tensors may have; `autocast_dtypes` those of autocast. `device_name`, `compute_units`
+    and `compute_capability` are what the device says of itself.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Persona:
     transport: str
     grammar: str | None
     management_modules: tuple[str, ...]
+    extension_module: str
     uuid_prefix: str
     features: frozenset[str]
     dtypes: frozenset[torch.dtype]
@@ -65,6 +67,7 @@ MUSA = Persona(
     transport="mccl",
     grammar="musa",
     management_modules=("pymtml",),
+    extension_module="_MUSAC",
     uuid_prefix="GPU-",
     features=FEATURES,
     dtypes=frozenset(COMMON_DTYPES + FLOAT8_DTYPES),

@@ -33,6 +33,13 @@ def apply(patches: Patches, machine: Machine) -> None:
         moved: torch.UntypedStorage = self.to(device=torch.device(kind, machine.device_index(device)), non_blocking=non_blocking)
         return moved
 
+    original_is_storage = torch.is_storage
+
+    def is_storage(obj: Any, /) -> bool:
+        # PyTorch's own looks for the exact class.
+        return isinstance(obj, DeviceStorage) or original_is_storage(obj)
+
+    patches.set(torch, "is_storage", is_storage)
     patches.set(torch.UntypedStorage, "to", to)
     patches.set(torch.UntypedStorage, kind, to_device)
     patches.set(torch.UntypedStorage, f"is_{kind}", property(lambda self: isinstance(self, DeviceStorage)))

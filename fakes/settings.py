@@ -45,7 +45,7 @@ class Settings:
                 raise MachineConfigurationError(
                     f"memory has {len(memories)} sizes for {devices} devices; give one size, or one a device"
                 )
-        if schedule not in SCHEDULES:
+        if not isinstance(schedule, str) or schedule not in SCHEDULES:
             raise UnsupportedScheduleError(
                 f"schedule={schedule!r} is not available; legal schedules: {', '.join(sorted(SCHEDULES))}"
             )
@@ -53,4 +53,4 @@ class Settings:
             raise MachineConfigurationError(f"seed={seed!r} is not a seed; give an int from 0 to 2**64 - 1")
         if detect_races is not False:
             raise MachineConfigurationError(f"detect_races={detect_races!r} is not available with schedule 'eager'; give False")
-        return cls(memories, str(schedule), seed, False)
+        return cls(memories, schedule, seed, False)

@@ -104,3 +104,8 @@ def _clone(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     flat = torch.empty(0, dtype=torch.uint8, device="cpu")
     torch.ops.aten.set_.source_Storage(flat, storage)
     return torch.ops.aten.clone.default(flat).untyped_storage()  # type: ignore[no-any-return]
+
+
+# PyTorch writes a storage's class into checkpoints by its name; on hardware there is one class for every device.
+DeviceStorage.__name__ = DeviceStorage.__qualname__ = torch.UntypedStorage.__name__
+DeviceStorage.__module__ = torch.UntypedStorage.__module__

@@ -8,8 +8,8 @@ has the same geometry. Tensors that share memory share `_block`, the accounting 
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
+from copy import deepcopy
 from typing import Any, NoReturn
 
 import torch
@@ -88,7 +88,7 @@ class DeviceTensor(torch.Tensor):
             f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )
 
-    def __array__(self, dtype: Any = None) -> NoReturn:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         self.numpy()
         raise AssertionError
 
@@ -108,13 +108,13 @@ class DeviceTensor(torch.Tensor):
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
             )
         with torch.no_grad():
-            storage = copy.deepcopy(self.untyped_storage(), memo)
+            storage = deepcopy(self.untyped_storage(), memo)
             result: Any = torch.empty(0, dtype=self.dtype, device=self.device)
             result.set_(storage, self.storage_offset(), self.size(), self.stride())
             result.requires_grad_(self.requires_grad)
             if self.grad is not None:
-                result.grad = copy.deepcopy(self.grad, memo)
-        result.__dict__.update({name: copy.deepcopy(value, memo) for name, value in self._user_state().items()})
+                result.grad = deepcopy(self.grad, memo)
+        result.__dict__.update({name: deepcopy(value, memo) for name, value in self._user_state().items()})
         memo[id(self)] = result
         return result
 
@@ -124,7 +124,12 @@ class DeviceTensor(torch.Tensor):
         storage = self.untyped_storage()
         geometry: tuple[Any, ...] = (self.storage_offset(), tuple(self.size()), self.stride(), self.requires_grad, OrderedDict())
         if self.dtype not in torch.storage._dtype_to_storage_type_map():
-            return torch._utils._rebuild_tensor_v3, (storage, *geometry, self.dtype, {})
+            return torch._utils._rebuild_tensor_v3, (
+                _TypedStorage(wrap_storage=storage, dtype=torch.uint8, _internal=True),
+                *geometry,
+                self.dtype,
+                {},
+            )
         typed = _TypedStorage(wrap_storage=storage, dtype=self.dtype, _internal=True)
         return torch._utils._rebuild_tensor_v2, (typed, *geometry)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._device import _device_constructors
+from torch.utils._device import DeviceContext, _device_constructors
 
 from fakes import event as events
 from fakes import stream as streams
@@ -187,6 +187,14 @@ def _patch_tensor(patches: Patches, machine: Machine) -> None:
 
         return call
 
+    in_context: Any = DeviceContext.__torch_function__
+
+    def in_device_context(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.device == bare and func in _device_constructors() and kwargs.get("device") is None:
+            kwargs = {**kwargs, "device": torch.device(kind, machine.current_device())}
+        return in_context(self, func, types, args, kwargs)
+
     def get_data(self: torch.Tensor) -> Any:
         return base_data.__get__(self)
 
@@ -204,4 +212,5 @@ def _patch_tensor(patches: Patches, machine: Machine) -> None:
     for name in ("tensor", "as_tensor", "asarray"):
         patches.set(torch, name, indexed(getattr(torch, name)))
     patches.set(torch.Tensor, "new_tensor", indexed(torch.Tensor.new_tensor))
+    patches.set(DeviceContext, "__torch_function__", in_device_context)
     patches.set(torch.Tensor, "data", property(get_data, set_data))

@@ -22,7 +22,8 @@ def changes_after_first_use(
     """Use the device, change the variable to each later value in turn, and ask again after each change."""
     accelerator = make_accelerator()
     method(accelerator, "set_device")(0)
-    first = {"usable": _usable(accelerator), **_counted_and_resolved(accelerator, physical_id)}
+    count = int(method(accelerator, "device_count")())
+    first = {"usable": _usable(accelerator, count), **_counted_and_resolved(accelerator, physical_id)}
     changes = []
     for later in later_values:
         if later is None:
@@ -35,7 +36,9 @@ def changes_after_first_use(
             again = _counted_and_resolved(accelerator, physical_id)
         reports = [str(warning.message) for warning in caught if variable in str(warning.message)]
         reports += [value for value in answers.values() if isinstance(value, str) and variable in value]
-        changes.append({"later": later, "reports": reports, "answers": answers, "again": again, "usable": _usable(accelerator)})
+        changes.append(
+            {"later": later, "reports": reports, "answers": answers, "again": again, "usable": _usable(accelerator, count)}
+        )
     return {"first": first, "changes": changes}
 
 
@@ -46,18 +49,19 @@ def _counted_and_resolved(accelerator: Any, physical_id: int) -> dict[str, int |
     }
 
 
-def _usable(accelerator: Any) -> list[int]:
-    """The devices on which a tensor can be made, tried from 0 until one is refused by anything."""
-    found = []
-    for index in range(65):
-        try:
-            device = torch.device(device_type_of(accelerator), index)
-            if torch.ones(1, device=device).sum().item() != 1:
-                break
-        except Exception:  # noqa: BLE001 - PyTorch's and vendors' refusals differ
-            break
-        found.append(index)
-    return found
+def _usable(accelerator: Any, count: int) -> dict[str, bool]:
+    """Whether tensors can be made on the first devices, at most two, and on the one past the end.
+
+    Not on all: a host may have many, and a context on each costs its memory.
+    """
+    return {str(index): _can_compute(accelerator, index) for index in (*range(min(count, 2)), count)}
+
+
+def _can_compute(accelerator: Any, index: int) -> bool:
+    try:
+        return torch.ones(1, device=torch.device(device_type_of(accelerator), index)).sum().item() == 1
+    except Exception:  # noqa: BLE001 - PyTorch's and vendors' refusals differ
+        return False
 
 
 def _answer(call: Callable[..., Any], *arguments: Any) -> int | str:
@@ -74,14 +78,14 @@ def contexts_after_queries(make_accelerator: Callable[[], Any]) -> dict[str, Any
     """
     accelerator = make_accelerator()
     device_type = device_type_of(accelerator)
-    count = int(accelerator.device_count())
+    count = int(method(accelerator, "device_count")())
     before = open_contexts(device_type, count)
     if before is None:
         return {"observable": False}
     found = _open_after_each(accelerator, count, "before any use", [])
     last = count - 1
-    accelerator.set_device(last)
-    torch.ones(1, device=accelerator.device(last)).sum().item()
+    method(accelerator, "set_device")(last)
+    torch.ones(1, device=torch.device(device_type, last)).sum().item()
     found += _open_after_each(accelerator, count, f"with device {last} in use", [last])
     return {"observable": True, "before": sorted(before), "found": found}
 

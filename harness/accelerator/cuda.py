@@ -34,6 +34,7 @@ class CUDAAccelerator(TorchNamespaceAccelerator):
     name = "cuda"
     device_type = "cuda"
     communication_backend_name = "nccl"
+    visible_devices_grammar = GRAMMARS["cuda"]
     install_hint = "install a build of PyTorch with CUDA or ROCm"
     oom_observer_owners = ("torch._C",)
     memory_pause_modules = ("torch_memory_saver",)
@@ -42,7 +43,8 @@ class CUDAAccelerator(TorchNamespaceAccelerator):
 
     def __init__(self) -> None:
         self.is_rocm = bool(torch.version.hip)
-        self.visible_devices_grammar = GRAMMARS["rocm" if self.is_rocm else "cuda"]
+        if self.is_rocm:
+            self.visible_devices_grammar = GRAMMARS["rocm"]
         only_cuda, only_rocm = Capability.NVML_AFFINITY, Capability.REQUIRES_CPU_INITIALIZATION
         has, lacks = (only_rocm, only_cuda) if self.is_rocm else (only_cuda, only_rocm)
         self.declarations = claims("the ROCm adapter" if self.is_rocm else "the CUDA adapter", has=(*_ALWAYS, has), lacks=(lacks,))

@@ -17,7 +17,7 @@ from harness.accelerator.capabilities import Capability, CapabilityEvidence
 from harness.accelerator.device_forms import DeviceLike
 from harness.accelerator.stream_context import CurrentStream
 from harness.accelerator.torch_namespace import TorchNamespaceAccelerator
-from harness.accelerator.visible_devices import GRAMMARS, NO_VARIABLE
+from harness.accelerator.visible_devices import GRAMMARS, NO_VARIABLE, PhysicalDevice
 from harness.errors import AcceleratorUnavailableError, UnsupportedCapabilityError
 
 _TYPE = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
@@ -147,6 +147,9 @@ class GenericAccelerator(TorchNamespaceAccelerator):
         return torch.Stream(device=self.device(device), priority=priority)
 
     # Devices ------------------------------------------------------------------------------------------------------------------
+
+    def physical_devices(self) -> tuple[PhysicalDevice, ...] | None:
+        return (PhysicalDevice(0),) if self.device_type == "cpu" else None
 
     def current_device(self) -> int:
         if not self._is_initialized() and not self._runtime_used:

@@ -22,10 +22,13 @@ def interface_names() -> tuple[str, ...]:
 def missing_interface(backend: object) -> tuple[str, ...]:
     """The sorted names of the interface that a backend's class or object lacks; empty where it is complete.
 
+    Of a class with a constructor of its own the required attributes are not judged, since it may set them there; its object's are.
     Objects and classes that do not inherit from `Accelerator` are looked at in the same way, and must bring every public name. No
     property of the backend is evaluated, so nothing of a vendor's runtime is touched.
     """
-    return tuple(name for name in interface_names() if _lacks(backend, name))
+    set_by_constructor = isinstance(backend, type) and inspect.getattr_static(backend, "__init__") is not object.__init__
+    later = frozenset(Accelerator.__annotations__) if set_by_constructor else frozenset()
+    return tuple(name for name in interface_names() if name not in later and _lacks(backend, name))
 
 
 def require_interface(backend: object, what: str) -> None:

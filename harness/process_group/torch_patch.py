@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 PATCHED_FUNCTIONS = ("init_process_group", "new_group")
 _MODULES = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 """Where PyTorch keeps references to them; `new_subgroups` and device meshes call those."""
+_ORIGINAL = "_before_the_accelerator_patch"
 
 
 class TorchDistributedPatch:
@@ -100,7 +101,14 @@ class TorchDistributedPatch:
                 arguments, keywords = normalizer.with_normalized_backend(original, arguments, keywords, holders[-1][1])
             return original(*arguments, **keywords)
 
+        normalized.__dict__[_ORIGINAL] = original
         return normalized
+
+
+def pytorchs_own(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that this patch replaced, or the function itself where it is not ours."""
+    own: Callable[..., Any] = getattr(function, _ORIGINAL, function)
+    return own
 
 
 _PATCH = TorchDistributedPatch()

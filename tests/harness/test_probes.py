@@ -124,4 +124,5 @@ def test_built_in_registrations_are_the_seeds_and_their_probes_exist() -> None:
     assert {registration.name: registration.priority for registration in BUILTIN_REGISTRATIONS}["musa"] == 200
     for registration in BUILTIN_REGISTRATIONS:
         assert isinstance(resolve_reference(registration.is_available)(), Availability)
+        assert registration.new_accelerator().name == registration.name
         assert registration.remedy

@@ -166,6 +166,17 @@ class TestInterface:
         backend.synchronize = None  # type: ignore[method-assign, assignment]
         assert missing_interface(backend) == ("synchronize",)
 
+    def test_a_constructor_may_set_the_attributes(self) -> None:
+        class SetLater(complete_class(without=("name", "synchronize"))):  # type: ignore[misc]
+            def __init__(self, name: str | None = None) -> None:
+                if name is not None:
+                    self.name = name
+
+            def synchronize(self, device: Any = None) -> None: ...
+
+        assert missing_interface(SetLater) == missing_interface(SetLater("x")) == ()
+        assert missing_interface(SetLater()) == ("name",)
+
     def test_duck_typed_classes_need_every_public_name(self) -> None:
         names = interface.interface_names()
         assert {"device_name", "supports", "post_import_torch", "name", "Stream"} <= set(names)

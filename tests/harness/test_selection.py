@@ -98,6 +98,13 @@ class TestOrder:
         assert selector.get().name == "z"
         assert (unavailable.calls, broken.calls) == (1, 1)
 
+    def test_a_requested_backend_without_a_probe_is_constructed_and_asked(self) -> None:
+        environment = {"SLIME_ACCELERATOR": "a"}
+        assert selector_of(environment, a={"is_available": None}, b={"priority": 9}).get().name == "a"
+        absent = {"factory": Factory(complete("a", available=False)), "is_available": None}
+        with pytest.raises(AcceleratorUnavailableError, match=r"'a' \(requested by SLIME_ACCELERATOR='a'\)"):
+            selector_of(environment, a=absent, b={}).get()
+
 
 class TestRequestsThatCannotBeMet:
     @pytest.mark.parametrize("environment", [{"SLIME_ACCELERATOR": "bad"}, {"VENDOR": "x"}])

@@ -251,3 +251,9 @@ def test_any_text_is_read_without_an_error(vendor, data):
         else:
             assert visible.count is None or 0 <= local < visible.count
     assert visible.diagnosis
+
+
+def test_a_selector_of_everything_is_diagnosed_as_such():
+    visible = read_visible_devices(GRAMMARS["xpu"], {SELECTOR: "level_zero:gpu"}, device_count=2)
+    assert "shows every device. The host has 2 devices." in visible.diagnosis
+    assert visible.resolve(1) == 1

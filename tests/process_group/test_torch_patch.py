@@ -6,12 +6,15 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch.distributed as dist
+from rank_worlds import run_ranks, values
 from torch.distributed import device_mesh, distributed_c10d
 
+from conformance.children import ChildProcesses
 from harness.accelerator.musa import MUSAAccelerator
 from harness.accelerator.npu import NPUAccelerator
 from harness.process_group import patched_torch_distributed, torch_patch
@@ -134,6 +137,15 @@ def test_a_patch_that_fails_half_way_is_undone(calls: list[Any], monkeypatch: py
     assert current() == before
 
 
+def test_releasing_what_is_not_held_does_nothing(calls: list[Any]) -> None:
+    torch_patch._PATCH.release(object())
+    assert not torch_patch.is_installed()
+
+
+def test_what_is_not_ours_is_its_own_original() -> None:
+    assert torch_patch.pytorchs_own(len) is len
+
+
 def test_threads_share_one_patch(calls: list[Any]) -> None:
     before = current()
     errors: list[BaseException] = []
@@ -155,8 +167,15 @@ def test_threads_share_one_patch(calls: list[Any]) -> None:
     assert current() == before
 
 
-def test_a_forked_child_is_patched_and_can_uninstall_though_another_thread_held_the_lock(calls: list[Any]) -> None:
-    before = current()
+def test_a_forked_child_is_patched_and_can_uninstall_though_another_thread_held_the_lock(children: ChildProcesses) -> None:
+    assert values(run_ranks(children, f"{__name__}:forks_while_a_thread_holds_the_lock", 1)) == [[0, True]]
+
+
+def forks_while_a_thread_holds_the_lock(rank: int, size: int, folder: Path) -> list[Any]:
+    """In a process of its own: what the child's exit status is, and whether the parent is patched still."""
+    seen: list[Any] = []
+    dist.new_group = lambda ranks=None, timeout=None, backend=None: seen.append(backend)
+    before = dist.new_group
     torch_patch.install(MUSA)
     held, done = threading.Event(), threading.Event()
 
@@ -167,13 +186,12 @@ def test_a_forked_child_is_patched_and_can_uninstall_though_another_thread_held_
 
     thread = threading.Thread(target=hold_lock)
     thread.start()
-    assert held.wait(timeout=30)
+    held.wait(timeout=30)
     child = os.fork()
     if child == 0:
         dist.new_group(backend="nccl")
         torch_patch.uninstall()
-        os._exit(0 if calls == ["mccl"] and current() == before else 1)
+        os._exit(0 if seen == ["mccl"] and dist.new_group is before else 1)
     done.set()
     thread.join(timeout=30)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    torch_patch.uninstall()
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), torch_patch.is_installed()]

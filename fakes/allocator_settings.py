@@ -1,0 +1,55 @@
+"""Settings of a simulated device's allocator, as PyTorch writes them.
+
+For: a setting that reads back after it was made (MEM-9). Not for: obeying them; a simulated allocator has no segments to expand.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+DEFAULTS: dict[str, Any] = {
+    "backend": "native",
+    "expandable_segments": False,
+    "garbage_collection_threshold": 0.0,
+    "max_split_size": -1,
+    "pinned_use_background_threads": False,
+    "release_lock_on_cudamalloc": False,
+}
+"""Every setting under the name that a snapshot gives it, and its default."""
+_ALIASES = {"max_split_size_mb": "max_split_size"}
+_BOOLEANS = {"True": True, "False": False}
+
+
+def parse_allocator_settings(text: str) -> dict[str, Any]:
+    """All settings, those named in `text` with the values that it gives.
+
+    Raises:
+        ValueError: an unknown name, or a value that the setting cannot have; the message quotes it.
+    """
+    settings = dict(DEFAULTS)
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, value = (piece.strip() for piece in part.partition(":"))
+        known = _ALIASES.get(name, name)
+        if not colon or known not in DEFAULTS:
+            raise ValueError(
+                f"Unrecognized allocator setting {part!r}; known settings: {', '.join(sorted((*DEFAULTS, *_ALIASES)))}"
+            )
+        settings[known] = _value(known, value, part)
+    return settings
+
+
+def _value(name: str, value: str, part: str) -> Any:
+    default = DEFAULTS[name]
+    if isinstance(default, bool):
+        if value in _BOOLEANS:
+            return _BOOLEANS[value]
+    elif isinstance(default, int):
+        if re.fullmatch(r"[0-9]+", value):
+            return int(value) << 20
+    elif isinstance(default, float):
+        if re.fullmatch(r"0?\.[0-9]+", value):
+            return float(value)
+    elif value == default:
+        return value
+    raise ValueError(f"allocator setting {part!r} has a value that {name} cannot have")
