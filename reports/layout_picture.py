@@ -39,8 +39,15 @@ def cells_of_rank(layout: ParallelLayout, sequence_lengths: Sequence[int]) -> li
     """What a rank holds, row by row, or run by run where it holds many."""
     runs = layout.runs(sequence_lengths)
     if layout.local_length(sequence_lengths) > _MOST_CELLS:
-        return [_cell(run, 0, run.length, sequence_lengths) for run in runs]
+        return [cell for run in runs for cell in _cells_of_run(run, sequence_lengths)]
     return [_cell(run, offset, 1, sequence_lengths) for run in runs for offset in range(run.length)]
+
+
+def _cells_of_run(run: RowRun, sequence_lengths: Sequence[int]) -> list[Cell]:
+    """A run as one cell, but a sequence's last token apart from the padding behind it."""
+    if run.length > 1 and run.sequence is not None and run.first == sequence_lengths[run.sequence] - 1:
+        return [_cell(run, 0, 1, sequence_lengths), _cell(run, 1, run.length - 1, sequence_lengths)]
+    return [_cell(run, 0, run.length, sequence_lengths)]
 
 
 def _cell(run: RowRun, offset: int, rows: int, sequence_lengths: Sequence[int]) -> Cell:
@@ -52,10 +59,7 @@ def _cell(run: RowRun, offset: int, rows: int, sequence_lengths: Sequence[int]) 
     if run.kind is RowKind.SOURCE:
         return Cell(rows, name, f"sequence {run.sequence}, position {positions}", run.sequence, False)
     if first == sequence_lengths[run.sequence] - 1:
-        behind = "" if rows == 1 else f", and {rows - 1} rows of padding behind it"
-        return Cell(
-            rows, f"{name}*", f"sequence {run.sequence}, last token ({first}): no routed experts{behind}", run.sequence, True
-        )
+        return Cell(rows, f"{name}*", f"sequence {run.sequence}, last token ({first}): no routed experts", run.sequence, True)
     return Cell(rows, "·", f"padding behind sequence {run.sequence}, position {positions}", run.sequence, True)
 
 
