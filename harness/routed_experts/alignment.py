@@ -78,7 +78,7 @@ def _write(
     layout: ParallelLayout,
     numbering: padding_rows.Numbering,
 ) -> None:
-    """Write all rows but the tail in one concatenation, and then the tail."""
+    """Write all rows in one concatenation, but for a long tail, which is written in place."""
     pieces: list[torch.Tensor] = []
     gaps: list[tuple[int, int, int]] = []  # (index in pieces, first row in the table, count)
     end = padded = 0
@@ -95,18 +95,25 @@ def _write(
         gaps.append((len(pieces), numbering.table_row(first + sources - lengths[sequence] + 1, padded), count - sources))
         pieces.append(out)
         padded += count - sources
+    tail = out.size(0) - end
+    number = layout.first_tail_number(lengths, end) if tail else 0
     if gaps:
         # Padding behind sequences is short and its numbering comes round, so one small table serves all of it.
-        table = numbering.table(out, max([row + count for _, row, count in gaps]))
+        table_rows = max([row + count for _, row, count in gaps])
+        table = numbering.table(out, table_rows)
         cut: dict[tuple[int, int], torch.Tensor] = {}
         for index, row, count in gaps:
             if (row, count) not in cut:
                 cut[row, count] = table[row : row + count]
             pieces[index] = cut[row, count]
+        row = numbering.table_row(number + 1, padded)
+        if row + tail <= table_rows:
+            pieces.append(table[row : row + tail])
+            tail = 0
     if pieces:
-        torch.cat(pieces, out=out[:end])
-    if end < out.size(0):
-        numbering.write_tail(out[end:], layout.first_tail_number(lengths, end), padded)
+        torch.cat(pieces, out=out[: out.size(0) - tail])
+    if tail:
+        numbering.write_tail(out[-tail:], number, padded)
 
 
 def check_expert_ids(routed_experts: Sequence[torch.Tensor], num_experts: int) -> None:

@@ -69,8 +69,8 @@ class Numbering(Protocol):
     def table_row(self, behind: int, padded: int) -> int:
         """Where in the table a run of padding begins.
 
-        `behind` is its first row's distance from the last source row's successor, so 0 is the last token's row; `padded` is how many
-        padding rows precede it on this rank.
+        `behind` is its first row's distance from the last token, so 0 is the last token's row; a run in the tail counts as if it began
+        behind a last token. `padded` is how many padding rows precede it on this rank.
         """
 
     def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
@@ -95,8 +95,10 @@ class SequentialNumbering:
     def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
         """As the protocol: the last token's row, then the rows behind it."""
         table = like.new_empty((count, *like.shape[1:]))
-        write_sequential(table[-1:] if count == 1 else table[1:], first=0, num_experts=self._num_experts)
-        if count > 1:
+        if count == 1 or self._period == 1:
+            write_sequential(table, first=0, num_experts=self._num_experts)
+        else:
+            write_sequential(table[1:], first=0, num_experts=self._num_experts)
             table[0] = table[1]
         return table
 
