@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-_JOURNAL = "conformance_journal"
+_JOURNALS = pytest.StashKey[Path]()  # in the controller: the folder
+_WORKER_JOURNAL = "conformance_journal"  # in a worker's input: its file
 _LONGEST_EXAMPLE = 4000  # characters
 _SHRINK_SECONDS = 90.0
 _SHRINK_EXAMPLES = 40
@@ -34,13 +35,20 @@ def start_workers(config: pytest.Config) -> None:
         option.numprocesses, option.dist, option.tx = 1, "load", ["popen"]
     option.maxworkerrestart = option.maxworkerrestart or "100000"
     option.timeout_method = "thread"
-    setattr(option, _JOURNAL, tempfile.mkdtemp(prefix="accelerator-conformance-"))
+    config.stash[_JOURNALS] = Path(tempfile.mkdtemp(prefix="accelerator-conformance-"))
+
+
+def tell_worker(node: Any) -> None:
+    """Give a new worker the path of its journal, where the run is isolated."""
+    folder = node.config.stash.get(_JOURNALS, None)
+    if folder is not None:
+        node.workerinput[_WORKER_JOURNAL] = str(folder / node.gateway.id)
 
 
 def close(config: pytest.Config) -> None:
-    """Remove the journals; only in the controlling process."""
-    folder = getattr(config.option, _JOURNAL, None)
-    if folder is not None and not hasattr(config, "workerinput"):
+    """Remove the journals; only the controlling process has them."""
+    folder = config.stash.get(_JOURNALS, None)
+    if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -53,9 +61,8 @@ class Journal:
     @classmethod
     def of_worker(cls, config: pytest.Config) -> Journal | None:
         """This worker's journal; None where the run is not isolated."""
-        folder = getattr(config.option, _JOURNAL, None)
-        worker = getattr(config, "workerinput", None)
-        return None if folder is None or worker is None else cls(Path(folder) / worker["workerid"])
+        path = getattr(config, "workerinput", {}).get(_WORKER_JOURNAL)
+        return None if path is None else cls(Path(path))
 
     def write(self, example: dict[str, Any]) -> None:
         """Write down an example before it runs; it replaces the one before."""
@@ -78,12 +85,9 @@ class Crash:
 
 def crash_of(config: pytest.Config, worker: Any) -> Crash:
     """What is known of a worker's end."""
-    folder = getattr(config.option, _JOURNAL, None)
-    example = ""
-    if folder is not None:
-        path = Path(folder) / worker.gateway.id
-        example = path.read_text(errors="replace") if path.exists() else ""
-    return Crash(_ending(worker), example)
+    folder = config.stash.get(_JOURNALS, None)
+    path = None if folder is None else folder / worker.gateway.id
+    return Crash(_ending(worker), path.read_text(errors="replace") if path is not None and path.exists() else "")
 
 
 def _ending(worker: Any) -> str:
