@@ -109,7 +109,10 @@ def test_padding_rows_are_legal(backend: BackendUnderTest, case: Case, padding: 
             actual = case.aligned(backend.aligner, rank, labels, padding=padding)
             rows = _padding_rows(case, rank, actual)
             if not ((rows >= 0) & (rows < case.num_experts)).all():
-                require(False, f"{_who(case, rank)}, {padding}: padding ids {rows.unique().tolist()} reach outside the experts")
+                require(
+                    False,
+                    f"{_who(case, rank)}, {padding}: padding ids {sorted(set(rows.flatten().tolist()))} reach outside the experts",
+                )
             ordered = rows.sort(dim=2).values
             if not (ordered[..., 1:] != ordered[..., :-1]).all():
                 require(False, f"{_who(case, rank)}, {padding}: a padding row names an expert twice")
@@ -273,9 +276,11 @@ def test_ids_out_of_range_are_refused(backend: BackendUnderTest, data: st.DataOb
     bad = data.draw(st.sampled_from([id_ for id_ in (-1, case.num_experts, largest) if _is_bad(id_, case.num_experts, dtype)]))
     rank = case.holder(sequence, position)
     labels = case.labels(dtype)
-    align = lambda inputs: backend.aligner(  # noqa: E731
-        inputs, case.tokens(), layout=case.layout(rank), num_experts=case.num_experts, validate=True
-    )
+    options = {"layout": case.layout(rank), "num_experts": case.num_experts, "validate": True}
+
+    def align(inputs: list[torch.Tensor]) -> torch.Tensor:
+        return backend.aligner(inputs, case.tokens(), **options)  # type: ignore[arg-type]
+
     align(labels)
     labels[sequence].view(-1)[position * case.layers * case.top_k + 1] = bad
     _require_numbers(expect_refusal(align, labels, errors=(ValueError,)), (sequence, position))
@@ -332,7 +337,7 @@ class _Traffic(TorchDispatchMode):
     """Adds up the bytes of all tensors that operators read or write, views aside."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.bytes = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
