@@ -197,6 +197,19 @@ def test_under_the_patch_pytorchs_own_functions_are_replayed() -> None:
     assert all(member.recipe.create is dist.new_group for member in RELOADER._members)
 
 
+def test_under_the_patch_a_programs_own_groups_can_be_rebuilt() -> None:
+    with patched_torch_distributed(reloader=RELOADER):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
+        group = dist.new_group([0], group_desc="of the program")
+        subgroup, _ = dist.new_subgroups(1)
+        assert isinstance(group, ReloadableProcessGroup)
+        assert isinstance(subgroup, ReloadableProcessGroup)
+        destroy_process_groups()
+        reload_process_groups()
+        assert RELOADER.groups == (group, subgroup)
+        assert total(group) == total(subgroup) == 2.0
+
+
 def test_what_an_inherited_world_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     init()
     group = new_reloadable_group([0])
