@@ -176,6 +176,15 @@ def apply_fault(fault_id: str) -> None:
     CATALOGUE[fault_id].apply(Patches())
 
 
+def fault_ends_process(fault_id: str) -> bool:
+    """Whether a fault of the catalogue aborts, crashes or hangs the process that meets it; False without a fault."""
+    if not fault_id:
+        return False
+    from fakes.faults import CATALOGUE
+
+    return CATALOGUE[fault_id].ends_process
+
+
 def load_callable(path: str, option: str) -> Callable[..., Any]:
     """The callable that `package.module:attribute` names.
 

@@ -5,6 +5,7 @@ For: `pytest conformance …` and `python -m conformance …`. Not for: options 
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    """The options of one run, checked."""
+    """The options of one run, checked. `isolate` is auto, yes, no, or examples (for the second look at a crash)."""
 
     choice: BackendChoice
     aligner: str
@@ -29,6 +30,7 @@ class SuiteOptions:
     examples: int
     seed: int
     require_device: bool
+    isolate: str
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -69,6 +71,15 @@ def add_options(parser: pytest.Parser) -> None:
     add("--examples", default=None, metavar="N", help="examples a property, instead of the effort's number")
     add("--devices", default=None, metavar="N", help="devices to simulate (fakes) or to use at most")
     add("--fault", default="", metavar="ID", help="break the simulated machine or the reference on purpose; the run must then fail")
+    add(
+        "--isolate",
+        action="store_const",
+        const="yes",
+        default="auto",
+        help="run checks in worker processes that may crash or hang; the default for real devices other than the CPU",
+    )
+    add("--no-isolate", dest="isolate", action="store_const", const="no", help="run checks in this process, or in those of -n")
+    add("--isolate-examples", dest="isolate", action="store_const", const="examples", help=argparse.SUPPRESS)
     add("--require-device", action="store_true", help="a host without a usable device is an error, not a run of the host tier")
 
 
@@ -103,6 +114,7 @@ def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
         examples=EXAMPLES[effort] if examples is None else _positive("--examples", examples),
         seed=seed,
         require_device=get("require_device"),
+        isolate=get("isolate"),
     )
 
 

@@ -6,13 +6,14 @@ module. Loaded by `conformance/conftest.py` in a checkout and by `python -m conf
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance import efforts, hook_specifications, summary
+from conformance import efforts, forked_examples, hook_specifications, isolation, summary
 from conformance.backend_under_test import BackendUnderTest
 from conformance.errors import ConformanceError
 from conformance.options import add_options, read_options
@@ -44,9 +45,8 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """Check the options and prepare the backend, before anything is collected."""
-    config.addinivalue_line("markers", "clause(*ids, tier, examples): the contract clauses that a check covers")
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Check the options and prepare the backend, before anything else: whether to start workers depends on it."""
     if config.option.help or getattr(config.option, "version", 0):
         return
     if config.option.hypothesis_seed is None:
@@ -60,6 +60,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = _CHECK_TIMEOUT
     efforts.load_profile(options.examples)
     config.stash[SESSION] = session
+    if session.wants_isolation and config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
+        isolation.start_workers(config)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker; open the journal of a worker."""
+    config.addinivalue_line("markers", "clause(*ids, tier, examples): the contract clauses that a check covers")
+    if SESSION in config.stash:
+        config.stash[SESSION].journal = isolation.Journal.of_worker(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -67,6 +76,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     session = config.stash.get(SESSION, None)
     if session is not None:
         session.close()
+        isolation.close(config)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -106,7 +116,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Count the examples of a property."""
     session = item.config.stash[SESSION]
-    with session.counter_of(item.nodeid).counting(_function(item)):
+    with contextlib.ExitStack() as around:
+        if session.options.isolate == "examples":
+            around.enter_context(forked_examples.forking(_function(item)))
+        around.enter_context(session.counter_of(item.nodeid).counting(_function(item), session.journal))
         return (yield)
 
 
@@ -157,8 +170,13 @@ class _Listener:
         record = getattr(report, "conformance", None)
         if record is not None:
             session.keep(record)
-        elif report.failed and report.nodeid not in session.records:
-            session.keep_crash(report.nodeid, report.longreprtext)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """Remember how a worker ended, in pytest-xdist's controller."""
+        crash = isolation.crash_of(self._config, report.node)
+        report.longrepr = f"{crashitem}: {crash}"
+        self._config.stash[SESSION].keep_crash(crashitem, crash)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, exitstatus: int) -> None:

@@ -18,6 +18,7 @@ import hypothesis.errors
 from conformance.check_endings import CheckEnded, NotCheckable, NotRun, Unsupported
 from conformance.clauses import CLAUSES, Tier
 from conformance.errors import ChildDied, ChildTimeout
+from conformance.isolation import Journal
 from conformance.outcomes import Outcome, combine
 
 _NOTE_START = re.compile("(Falsifying example|Failing test case): *")  # as older and newer Hypothesis head it
@@ -138,8 +139,8 @@ class ExampleCounter:
         self.discarded = 0
 
     @contextmanager
-    def counting(self, test: Callable[..., Any]) -> Iterator[None]:
-        """Count while the block runs; nothing for tests without Hypothesis."""
+    def counting(self, test: Callable[..., Any], journal: Journal | None = None) -> Iterator[None]:
+        """Count, and write each example down before it runs, while the block runs; nothing for tests without Hypothesis."""
         handle = getattr(test, "hypothesis", None)
         if handle is None:
             yield
@@ -149,6 +150,8 @@ class ExampleCounter:
         @functools.wraps(original)
         def counted(*arguments: Any, **keywords: Any) -> Any:
             self.run += 1
+            if journal is not None:
+                journal.write(keywords)
             try:
                 return original(*arguments, **keywords)
             except hypothesis.errors.UnsatisfiedAssumption:

@@ -12,13 +12,14 @@ import sys
 from functools import cached_property
 from typing import Any
 
-from conformance import CONTRACT_REVISION
+from conformance import CONTRACT_REVISION, isolation
 from conformance.backend_under_test import BackendUnderTest
-from conformance.backends import prepare_backend
+from conformance.backends import fault_ends_process, prepare_backend
 from conformance.children import ChildProcesses
 from conformance.clauses import Tier, get_clause
 from conformance.errors import OptionError
 from conformance.gating import tier_of, verdict_before_running
+from conformance.isolation import Crash, Journal
 from conformance.options import SuiteOptions
 from conformance.outcomes import Outcome
 from conformance.recording import (
@@ -49,7 +50,8 @@ class SuiteSession:
         self.collected: dict[str, CollectedCheck] = {}
         self.records: dict[str, CheckRecord] = {}
         self.results: RunResults | None = None
-        self._crashed: dict[str, str] = {}
+        self.journal: Journal | None = None
+        self._crashed: dict[str, Crash] = {}
         self._counters: dict[str, ExampleCounter] = {}
         if not collect_only:
             _ = self.backend.aligner  # a path that does not load is a usage error, not a failed check
@@ -79,6 +81,8 @@ class SuiteSession:
         Raises:
             CheckEnded: it cannot; the class and the text say what to report.
         """
+        if self.options.isolate == "examples":
+            return  # it ran before, or it could not have taken its worker down
         collected = self.collected[check]
         verdict = verdict_before_running(
             tuple(get_clause(clause_id) for clause_id in collected["clauses"]),
@@ -116,18 +120,41 @@ class SuiteSession:
         if kept is None or kept.outcome == Outcome.PASS.value:
             self.records[record["check"]] = CheckRecord(**record)
 
-    def keep_crash(self, check: str, text: str) -> None:
+    def keep_crash(self, check: str, crash: Crash) -> None:
         """Remember a check that took its worker process down with it."""
-        self._crashed[check] = _shortened(text)
+        self._crashed[check] = crash
 
     def finish(self, *, interrupted: bool) -> None:
         """Assemble the results."""
-        for check, text in self._crashed.items():
-            collected = self.collected[check]
-            self.records[check] = CheckRecord(
-                check, collected["clauses"], collected["tier"], Outcome.FAIL.value, text, replay=self.replay_line(check)
-            )
+        for check, crash in self._crashed.items():
+            self.records[check] = self._record_of_crash(check, crash)
         self.results = assemble(self.facts(), self.records, self.collected, interrupted)
+
+    def _record_of_crash(self, check: str, crash: Crash) -> CheckRecord:
+        """The record of a check that took its worker down, with the smallest input that was found to do so."""
+        smaller = isolation.make_smaller(self._option_list(), check) if crash.example else None
+        text, example = smaller or (crash.ending, crash.example)
+        found = f"{crash.ending}. {text}" if smaller and text != crash.ending else crash.ending
+        collected = self.collected[check]
+        return CheckRecord(
+            check=check,
+            clauses=collected["clauses"],
+            tier=collected["tier"],
+            outcome=Outcome.FAIL.value,
+            text=_shortened(found if smaller or not example else f"{found} (no smaller input was found in the time given)"),
+            example=example,
+            replay=self.replay_line(check),
+        )
+
+    @property
+    def wants_isolation(self) -> bool:
+        """Whether checks run in worker processes that may die."""
+        if self.collect_only or self.options.isolate in ("no", "examples"):
+            return False
+        if self.options.isolate == "yes" or fault_ends_process(self.options.choice.fault):
+            return True
+        is_cpu = getattr(self.backend.accelerator, "device_type", "") == "cpu"
+        return not self.backend.is_fake and not is_cpu and self.backend.no_device_reason is None
 
     def facts(self) -> dict[str, Any]:
         """What names this run."""
@@ -154,21 +181,22 @@ class SuiteSession:
 
     def replay_line(self, check: str) -> str:
         """One line that runs exactly this check again, with the same examples."""
+        options = [*self._option_list(), f"--examples={self.options.examples}"]
+        return " ".join(["python -m conformance", *options, shlex.quote(check)])
+
+    def _option_list(self) -> list[str]:
+        """The options that make another run find the same, the effort's apart."""
         choice = self.options.choice
-        parts = ["python -m conformance"]
-        for option, value in (
+        given = (
             ("--backend", choice.backend),
             ("--accelerator", choice.accelerator),
             ("--aligner", self.options.aligner),
             ("--normalizer", self.options.normalizer),
             ("--devices", choice.devices),
             ("--fault", choice.fault),
-            ("--examples", self.options.examples),
             ("--hypothesis-seed", self.options.seed),
-        ):
-            if value:
-                parts.append(f"{option}={value}")
-        return " ".join([*parts, shlex.quote(check)])
+        )
+        return [f"{option}={value}" for option, value in given if value]
 
 
 def _text_of(error: BaseException) -> str:

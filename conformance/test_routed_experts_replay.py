@@ -72,7 +72,7 @@ def test_pops_arrive_on_the_current_device(backend: BackendUnderTest) -> None:
     replay = _filled(backend, backend.device_count)
     for index in range(backend.device_count):
         with backend.accelerator.device_context(index):
-            actual = replay.pop_forward().device
+            actual = backend.accelerator.device(replay.pop_forward().device)
         due = backend.accelerator.device(index)
         require(actual == due, f"with {due} current a pop arrived on {actual}")
 

@@ -78,14 +78,14 @@ def contexts_after_queries(make_accelerator: Callable[[], Any]) -> dict[str, Any
     """
     accelerator = make_accelerator()
     device_type = device_type_of(accelerator)
-    count = int(accelerator.device_count())
+    count = int(method(accelerator, "device_count")())
     before = open_contexts(device_type, count)
     if before is None:
         return {"observable": False}
     found = _open_after_each(accelerator, count, "before any use", [])
     last = count - 1
-    accelerator.set_device(last)
-    torch.ones(1, device=accelerator.device(last)).sum().item()
+    method(accelerator, "set_device")(last)
+    torch.ones(1, device=torch.device(device_type, last)).sum().item()
     found += _open_after_each(accelerator, count, f"with device {last} in use", [last])
     return {"observable": True, "before": sorted(before), "found": found}
 

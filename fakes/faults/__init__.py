@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from fakes.faults import (
     capabilities,
+    crashes,
     devices,
     process_group,
     registry,
@@ -44,6 +45,7 @@ def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
 
 CATALOGUE: Mapping[str, Fault] = assemble(
     capabilities.FAULTS,
+    crashes.FAULTS,
     devices.FAULTS,
     process_group.FAULTS,
     registry.FAULTS,

@@ -101,6 +101,10 @@ class Accelerator(abc.ABC):
         """
         return DeviceContext(self, index)
 
+    def _restore_device(self, index: int) -> None:
+        """Make a device current again that was current before; backends that can do so without opening a context override it."""
+        self.set_device(index)
+
     @abc.abstractmethod
     def get_device_properties(self, device: DeviceLike = None) -> Any:
         """The device's properties, with at least `name` (str) and `total_memory` (bytes, positive) (DEV-10).

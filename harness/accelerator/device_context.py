@@ -33,4 +33,4 @@ class DeviceContext:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         if self._previous is not None:
-            self._accelerator.set_device(self._previous)
+            self._accelerator._restore_device(self._previous)

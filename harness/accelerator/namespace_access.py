@@ -137,6 +137,14 @@ class NamespaceAccess(Accelerator):
     def _set_device(self, index: int) -> None:
         self.accelerator_module().set_device(index)
 
+    def _restore_device(self, index: int) -> None:
+        # Setting a device that was current but never used would open a context on it.
+        exchange = getattr(self.accelerator_module(), "_maybe_exchange_device", None)
+        if exchange is None:
+            self._set_device(index)
+        else:
+            exchange(index)
+
     def get_device_properties(self, device: DeviceLike = None) -> Any:
         function = self._require("get_device_properties", Capability.DEVICE_PROPERTIES)
         index = self.device_index(device)

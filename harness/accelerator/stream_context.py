@@ -42,7 +42,7 @@ class StreamContext:
             self._vendor_context.__exit__(kind, error, traceback)
         finally:
             if self._previous is not None and self._accelerator.current_device() != self._previous:
-                self._accelerator.set_device(self._previous)
+                self._accelerator._restore_device(self._previous)
 
 
 class CurrentStream:

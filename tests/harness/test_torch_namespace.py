@@ -97,6 +97,23 @@ def test_the_current_device_before_first_use_opens_nothing(namespace: StubNamesp
     assert namespace.calls == []
 
 
+def test_a_context_restores_without_setting_where_the_namespace_can(namespace: StubNamespace, accelerator: StubAccelerator) -> None:
+    with accelerator.device_context(1):
+        assert accelerator.current_device() == 1
+    assert namespace.calls[-1] == ("set_device", 0)
+    restored: list[int] = []
+    namespace._maybe_exchange_device = restored.append  # type: ignore[attr-defined]
+    with accelerator.device_context(1):
+        pass
+    assert restored == [0]
+    context = accelerator.device_context(1)
+    with context, pytest.raises(DeviceError, match="entered once"):
+        context.__enter__()
+    context = accelerator.device_context(7)
+    with pytest.raises(DeviceError), context:
+        pass
+
+
 def test_counters_before_first_use_answer_zero_and_open_nothing(namespace: StubNamespace, accelerator: StubAccelerator) -> None:
     counters = ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved")
     assert [getattr(accelerator, name)(1) for name in counters] == [0, 0, 0, 0]

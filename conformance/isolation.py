@@ -1,0 +1,134 @@
+"""Checks in a worker process, so that a runtime that aborts, crashes or hangs fails one clause and the run goes on.
+
+For: starting pytest-xdist's workers, writing down the last input before it runs, saying how a worker ended, and a bounded attempt to make
+the input smaller in fresh processes. Not for: running single examples apart (`forked_examples.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_JOURNAL = "conformance_journal"
+_LONGEST_EXAMPLE = 4000  # characters
+_SHRINK_SECONDS = 90.0
+_SHRINK_EXAMPLES = 40
+
+
+def start_workers(config: pytest.Config) -> None:
+    """Have one worker run the checks, unless the command line says how many; a worker that dies is replaced.
+
+    A hang must end the process, since the runtime may never return to Python: pytest-timeout's thread method does that.
+    """
+    option = config.option
+    if getattr(option, "numprocesses", None) is None:
+        option.numprocesses, option.dist, option.tx = 1, "load", ["popen"]
+    option.maxworkerrestart = option.maxworkerrestart or "100000"
+    option.timeout_method = "thread"
+    setattr(option, _JOURNAL, tempfile.mkdtemp(prefix="accelerator-conformance-"))
+
+
+def close(config: pytest.Config) -> None:
+    """Remove the journals; only in the controlling process."""
+    folder = getattr(config.option, _JOURNAL, None)
+    if folder is not None and not hasattr(config, "workerinput"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Journal:
+    """The last input that a worker ran, in a file that outlives it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=0)
+
+    @classmethod
+    def of_worker(cls, config: pytest.Config) -> Journal | None:
+        """This worker's journal; None where the run is not isolated."""
+        folder = getattr(config.option, _JOURNAL, None)
+        worker = getattr(config, "workerinput", None)
+        return None if folder is None or worker is None else cls(Path(folder) / worker["workerid"])
+
+    def write(self, example: dict[str, Any]) -> None:
+        """Write down an example before it runs; it replaces the one before."""
+        shown = ", ".join(f"{name}={value!r}" for name, value in example.items() if name != "backend")
+        self._file.seek(0)
+        self._file.write(shown[:_LONGEST_EXAMPLE].encode())
+        self._file.truncate()
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A check that took its worker down: how the worker ended, and the input that ran last (empty where it has none)."""
+
+    ending: str
+    example: str
+
+    def __str__(self) -> str:
+        return f"{self.ending}; last input: {self.example}" if self.example else self.ending
+
+
+def crash_of(config: pytest.Config, worker: Any) -> Crash:
+    """What is known of a worker's end."""
+    folder = getattr(config.option, _JOURNAL, None)
+    example = ""
+    if folder is not None:
+        path = Path(folder) / worker.gateway.id
+        example = path.read_text(errors="replace") if path.exists() else ""
+    return Crash(_ending(worker), example)
+
+
+def _ending(worker: Any) -> str:
+    """How a worker's process ended, from its exit status."""
+    process = getattr(getattr(worker.gateway, "_io", None), "popen", None)
+    if process is None:
+        return "the process that ran this check was lost"
+    try:
+        status = process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        return "the process that ran this check stopped answering"
+    if status < 0:
+        return f"the process that ran this check ended with {signal.Signals(-status).name}"
+    # pytest-timeout's thread method ends the process with status 1 after printing every thread's stack.
+    return (
+        "this check hung, and its process was ended"
+        if status == 1
+        else f"the process that ran this check exited with status {status}"
+    )
+
+
+def make_smaller(command_line: list[str], check: str) -> tuple[str, str] | None:
+    """Look for a smaller input that ends the process too: (how it ends, the input), or None where none was found in the time given.
+
+    `command_line` are the options of the run without the effort's.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.json"
+        options = [*command_line, "--isolate-examples", f"--examples={_SHRINK_EXAMPLES}", f"--results={results}", "-p", "no:xdist"]
+        try:
+            subprocess.run(
+                [sys.executable, "-m", "conformance", *options, check],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_SHRINK_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        if not results.exists():
+            return None
+        document = json.loads(results.read_text(encoding="utf-8"))
+    for clause in document["clauses"]:
+        for found in clause["checks"]:
+            if found["check"] == check and found["outcome"] == "fail" and found["smallest_failing_example"]:
+                return found["text"], found["smallest_failing_example"]
+    return None
