@@ -70,9 +70,9 @@ def test_pops_follow_the_recording(backend: BackendUnderTest, data: st.DataObjec
 def test_pops_arrive_on_the_current_device(backend: BackendUnderTest) -> None:
     """Which device that is, is asked at each pop."""
     replay = _filled(backend, backend.device_count)
-    for index in range(backend.device_count):
-        with backend.accelerator.device_context(index):
-            actual = backend.accelerator.device(replay.pop_forward().device)
+    for index in reversed(range(backend.device_count)):
+        backend.accelerator.set_device(index)
+        actual = backend.accelerator.device(replay.pop_forward().device)
         due = backend.accelerator.device(index)
         require(actual == due, f"with {due} current a pop arrived on {actual}")
 
