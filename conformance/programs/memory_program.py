@@ -349,14 +349,23 @@ _TOO_MUCH = {
 }
 _SIZES = (0, 1, 3, 511, 512, 513, 4096, 65537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (2 << 20) + 8)
 
-_device = st.integers(0, _DEVICES - 1)
-_which = st.integers(0, 5)
-_allocate = st.builds(Allocate, st.sampled_from(_SIZES), _device, _device, st.sampled_from(sorted(_WAYS)))
-_free, _view, _empty_cache = st.builds(Free, _which), st.builds(View, _which), st.just(EmptyCache())
-_too_much = st.builds(
-    AskTooMuch, _device, st.sampled_from([1, 2, 8]), st.sampled_from([1, 4096, 1 << 30]), st.sampled_from(sorted(_TOO_MUCH))
+# Sampled from lists, which is much cheaper to draw than building each from parts; the simplest come first.
+_NUMBERS = range(_DEVICES)
+_allocate = st.sampled_from(
+    [Allocate(size, device, current, way) for size in _SIZES for way in sorted(_WAYS) for current in _NUMBERS for device in _NUMBERS]
 )
-_reset = st.builds(ResetPeaks, _device)
+_free, _view = st.sampled_from([Free(which) for which in range(5)]), st.sampled_from([View(which) for which in range(5)])
+_empty_cache = st.just(EmptyCache())
+_too_much = st.sampled_from(
+    [
+        AskTooMuch(device, times, extra, way)
+        for times in (1, 2, 8)
+        for extra in (1, 4096, 1 << 30)
+        for device in _NUMBERS
+        for way in sorted(_TOO_MUCH)
+    ]
+)
+_reset = st.sampled_from([ResetPeaks(device) for device in _NUMBERS])
 
 
 def programs(*, out_of_memory: bool = False, peaks: bool = False) -> st.SearchStrategy[MemoryProgram]:

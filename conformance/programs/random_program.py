@@ -231,25 +231,43 @@ def _shown(name: StateName, but_last: bool = False) -> str:
 
 _DEVICES = 3
 
-seeds = st.sampled_from([0, 1, 2, 7, 2**31, 2**32 - 1, 2**32 + 7, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -1, -2, -(2**63)])
-_device = st.integers(0, _DEVICES - 1)
-_draws = [(kind, size) for size in (1, 5, 2, 16, 0) for kind in _KINDS]
+_SEEDS = (0, 1, 2, 7, 2**31, 2**32 - 1, 2**32 + 7, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -1, -2, -(2**63))
+seeds = st.sampled_from(_SEEDS)
 
-
-def _draw_on(places: st.SearchStrategy[Any]) -> st.SearchStrategy[Draw]:
-    return st.builds(lambda draw, place, current: Draw(*draw, place, current), st.sampled_from(_draws), places, _device)
-
-
-_draw = _draw_on(_device)
-_seed = st.builds(Seed, seeds, _device) | st.builds(SeedAll, seeds)
-_save = st.builds(Save, _device, _device, st.booleans())
-_restore = st.builds(Restore, _device, _device, st.integers(0, 3), st.booleans())
-_ask = st.builds(AskSeed, _device)
-_on_host = _draw_on(st.just(CPU)) | st.builds(Seed, seeds, st.just(CPU))
+# Sampled from lists, which is much cheaper to draw than building each from parts; the simplest come first.
+_DEVICE_NUMBERS = range(_DEVICES)
+_draw = st.sampled_from(
+    [
+        Draw(kind, size, place, current)
+        for size in (1, 5, 2, 16, 0)
+        for current in _DEVICE_NUMBERS
+        for place in _DEVICE_NUMBERS
+        for kind in _KINDS
+    ]
+)
+_seed = st.sampled_from(
+    [*(Seed(seed, device) for device in _DEVICE_NUMBERS for seed in _SEEDS), *(SeedAll(seed) for seed in _SEEDS for _ in range(2))]
+)
+_save = st.sampled_from(
+    [Save(device, current, inside) for inside in (False, True) for current in _DEVICE_NUMBERS for device in _DEVICE_NUMBERS]
+)
+_restore = st.sampled_from(
+    [
+        Restore(device, current, which, inside)
+        for inside in (False, True)
+        for which in range(3)
+        for current in _DEVICE_NUMBERS
+        for device in _DEVICE_NUMBERS
+    ]
+)
+_ask = st.sampled_from([AskSeed(device) for device in _DEVICE_NUMBERS])
+_on_host = st.sampled_from(
+    [*(Draw(kind, size, CPU, 0) for size in (1, 5, 0) for kind in _KINDS), *(Seed(seed, CPU) for seed in _SEEDS)]
+)
 
 
 def _programs(*choices: st.SearchStrategy[Any]) -> st.SearchStrategy[RandomProgram]:
-    return st.lists(st.one_of(*choices), min_size=2, max_size=10).map(lambda statements: RandomProgram(tuple(statements)))
+    return st.lists(st.one_of(*choices), min_size=2, max_size=8).map(lambda statements: RandomProgram(tuple(statements)))
 
 
 seed_programs = _programs(_draw, _draw, _seed)
