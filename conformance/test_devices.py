@@ -15,9 +15,9 @@ from conformance.accelerator_access import device_type_of, index_of, method
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, expect_refusal, not_checkable, require
 from conformance.child_programs import devices as children
-from conformance.device_dtypes import device_dtypes
+from conformance.device_dtypes import dtypes_of
 from conformance.programs import device_program
-from conformance.programs.bit_patterns import DTYPES, NEEDED_DTYPES, BitPattern, bit_patterns, bits_of
+from conformance.programs.bit_patterns import NEEDED_DTYPES, BitPattern, bit_patterns, bits_of
 from conformance.programs.device_forms import DeviceForm, IllegalForm, forms, illegal_forms, settable_forms
 from conformance.programs.device_program import REFUSALS, DeviceProgram
 
@@ -162,8 +162,7 @@ def _variables(accelerator: Any) -> tuple[str, ...]:
 @clause("DEV-6")
 def test_the_count_is_the_number_of_usable_devices(backend: BackendUnderTest) -> None:
     accelerator, count = backend.accelerator, _count(backend)
-    available = method(accelerator, "is_available")()
-    require(available and type(count) is int and count >= 1, f"device_count() is {count!r} where is_available() is {available!r}")
+    require(type(count) is int and count >= 1, f"device_count() is {count!r} on a backend that has a device")
     for index in range(count):
         device = method(accelerator, "device")(index)
         value = torch.ones(1, device=device).sum().item()
@@ -176,7 +175,7 @@ def test_the_count_is_the_number_of_usable_devices(backend: BackendUnderTest) ->
 
 @clause("DEV-7")
 def test_the_dtypes_that_models_need_are_there(backend: BackendUnderTest) -> None:
-    missing = [str(dtype) for dtype in NEEDED_DTYPES if dtype not in device_dtypes(backend, DTYPES)]
+    missing = [str(dtype) for dtype in NEEDED_DTYPES if dtype not in dtypes_of(backend)]
     require(not missing, f"{backend.name} can make no tensor of {', '.join(missing)}")
 
 
@@ -185,7 +184,7 @@ def test_the_dtypes_that_models_need_are_there(backend: BackendUnderTest) -> Non
     pattern=bit_patterns(), device=st.integers(0, 3), current=st.integers(0, 3), way=st.sampled_from(["to", "copy_", "into a view"])
 )
 def test_copies_keep_every_bit(backend: BackendUnderTest, pattern: BitPattern, device: int, current: int, way: str) -> None:
-    if pattern.dtype not in device_dtypes(backend, DTYPES):
+    if pattern.dtype not in dtypes_of(backend):
         return
     accelerator, count = backend.accelerator, _count(backend)
     method(accelerator, "set_device")(current % count)
@@ -205,7 +204,7 @@ def test_copies_keep_every_bit(backend: BackendUnderTest, pattern: BitPattern, d
 def test_copies_between_devices_keep_every_bit(
     backend: BackendUnderTest, pattern: BitPattern, first: int, second: int, way: str
 ) -> None:
-    if pattern.dtype not in device_dtypes(backend, DTYPES):
+    if pattern.dtype not in dtypes_of(backend):
         return
     accelerator, count = backend.accelerator, _count(backend)
     method(accelerator, "set_device")(0)
