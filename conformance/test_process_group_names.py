@@ -13,6 +13,7 @@ import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from conformance.accelerator_access import method
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, expect_refusal, require
 from conformance.child_programs import process_group_names as programs
@@ -312,6 +313,14 @@ def test_the_device_id_of_a_world(backend: BackendUnderTest) -> None:
         require(isinstance(found, torch.device), f"distributed_device_id({index!r}) on CUDA is a {type(found).__name__}")
     found = normalizer.distributed_device_id(None, MUSAAccelerator())
     require(found is None, f"distributed_device_id() on MUSA is {found!r}; MCCL takes none")
+
+
+@clause("PGN-9", tier="device")
+def test_the_device_id_of_the_backend(backend: BackendUnderTest) -> None:
+    device_id = method(backend.accelerator, "distributed_device_id")
+    for index in range(backend.device_count):
+        found, due = device_id(index), method(backend.accelerator, "device")(index)
+        require(found is None or found == due, f"distributed_device_id({index}) is {found!r}; due was {due!r}, or None")
 
 
 @clause("PGN-10")

@@ -76,7 +76,7 @@ def _require_torch() -> None:
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend  # noqa: F401
     except ImportError:
         raise UnsupportedTorchError(
-            f"simulated devices need PyTorch's Python device backends, as in 2.13; this is PyTorch {torch.__version__}"
+            f"simulated devices need PyTorch 2.10 or later, which has Python device backends; this is {torch.__version__}"
         ) from None
 
 
