@@ -168,6 +168,29 @@ def test_a_devices_state_is_not_the_cpus(backend: BackendUnderTest, host: int, s
     )
 
 
+@clause("RNG-2", "RNG-8")
+@given(host=seeds, seed=seeds, device=st.integers(0, 2))
+def test_without_a_device_the_current_ones_state_is_meant(backend: BackendUnderTest, host: int, seed: int, device: int) -> None:
+    """For reading and for setting; the CPU's is neither read nor set."""
+    accelerator = backend.accelerator
+    device %= int(method(accelerator, "device_count")())
+    before = torch.default_generator.get_state()
+    try:
+        method(accelerator, "set_device")(device)
+        method(accelerator, "manual_seed")(seed)
+        torch.default_generator.manual_seed(host)
+        cpu = torch.default_generator.get_state()
+        named, bare = method(accelerator, "get_rng_state")(device), method(accelerator, "get_rng_state")()
+        require(torch.equal(named, bare), f"with device {device} current, get_rng_state() differs from get_rng_state({device})")
+        torch.rand(3, device=method(accelerator, "device")(device))
+        method(accelerator, "set_rng_state")(bare)
+        restored = method(accelerator, "get_rng_state")(device)
+        require(torch.equal(restored, named), f"with device {device} current, set_rng_state(state) left another state on it")
+        require(torch.equal(torch.default_generator.get_state(), cpu), "set_rng_state(state) changed the CPU's generator")
+    finally:
+        torch.default_generator.set_state(before)
+
+
 @clause("RNG-8")
 @given(seed=seeds, sizes=st.lists(st.integers(0, 9), min_size=1, max_size=4), device=st.integers(0, 2), raises=st.booleans())
 def test_forked_numbers_leave_the_device_as_it_was(

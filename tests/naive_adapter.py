@@ -2,7 +2,7 @@
 
 It has the methods that the document names, and the weaknesses that it invites: an empty variable read as unset, ids through
 `int(float())`, local ids mapped a second time, a bare type that becomes `musa:musa`, the CPU's generator as a default, no range
-check, a typo that reads as "not supported". `--accelerator=naive_adapter:without_<method>` is the same adapter unfinished.
+check, a typo that reads as "not supported". `--accelerator=naive_adapter:without_<method>__<method>` is the same adapter unfinished.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ class NaiveAccelerator:
     # The rest
 
     def supports(self, capability: str) -> bool:
-        return capability in {"amp", "bf16", "fp16", "streams", "events", "rng", "device_memory", "device_properties"}
+        known = {"amp", "bf16", "fp16", "streams", "events", "rng", "device_generator", "device_memory", "device_properties"}
+        return capability in known
 
     def communication_backend(self, default: str = "nccl") -> str:
         return self.communication_backend_name if default == "nccl" else default
@@ -160,20 +161,20 @@ make = NaiveAccelerator
 
 
 class _Without:
-    """The naive adapter without one attribute."""
+    """The naive adapter without some of its attributes."""
 
-    def __init__(self, missing: str) -> None:
+    def __init__(self, missing: frozenset[str]) -> None:
         self._missing = missing
         self._whole = NaiveAccelerator()
 
     def __getattr__(self, name: str) -> Any:
-        if name == self._missing:
+        if name in self._missing:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._whole, name)
 
 
 def __getattr__(name: str) -> Callable[[], object]:
-    missing = name.removeprefix("without_")
-    if missing == name or not hasattr(NaiveAccelerator, missing):
+    missing = frozenset(name.removeprefix("without_").split("__"))
+    if not name.startswith("without_") or not all(hasattr(NaiveAccelerator, each) for each in missing):
         raise AttributeError(f"no attribute {name!r}")
     return lambda: _Without(missing)
