@@ -22,7 +22,7 @@ _NO_CHANGES: Mapping[str, str | None] = MappingProxyType({})
 
 
 class BackendUnderTest:
-    """One backend for one run."""
+    """One backend for one run. `effort` is how hard the run tries, a key of `efforts.EXAMPLES`."""
 
     def __init__(
         self,
@@ -31,7 +31,9 @@ class BackendUnderTest:
         children: ChildProcesses,
         aligner: str = "",
         normalizer: str = "",
+        effort: str = "default",
     ) -> None:
+        self.effort = effort
         self._choice = choice
         self._prepared = prepared
         self._children = children

@@ -64,7 +64,10 @@ class SuiteSession:
         """The backend under test; prepared at first use."""
         choice = self.options.choice
         prepared = prepare_backend(choice)
-        return BackendUnderTest(choice, prepared, self.children, aligner=self.options.aligner, normalizer=self.options.normalizer)
+        options = self.options
+        return BackendUnderTest(
+            choice, prepared, self.children, aligner=options.aligner, normalizer=options.normalizer, effort=options.effort
+        )
 
     def close(self) -> None:
         """End the child processes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,9 @@ from conformance.accelerator_access import device_type_of, index_of, method
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, expect_refusal, not_checkable, require
 from conformance.child_programs import devices as children
+from conformance.device_dtypes import dtypes_of
 from conformance.programs import device_program
-from conformance.programs.bit_patterns import DTYPES, NEEDED_DTYPES, BitPattern, bit_patterns, bits_of
+from conformance.programs.bit_patterns import NEEDED_DTYPES, BitPattern, bit_patterns, bits_of
 from conformance.programs.device_forms import DeviceForm, IllegalForm, forms, illegal_forms, settable_forms
 from conformance.programs.device_program import REFUSALS, DeviceProgram
 
@@ -173,23 +173,9 @@ def test_the_count_is_the_number_of_usable_devices(backend: BackendUnderTest) ->
 # Copies
 
 
-@functools.cache
-def _dtypes(backend: BackendUnderTest) -> frozenset[torch.dtype]:
-    """The dtypes of which the backend can make an empty tensor."""
-    device = method(backend.accelerator, "device")(0)
-    found = set()
-    for dtype in DTYPES:
-        try:
-            torch.empty(1, dtype=dtype, device=device)
-        except (RuntimeError, TypeError, NotImplementedError):
-            continue
-        found.add(dtype)
-    return frozenset(found)
-
-
 @clause("DEV-7")
 def test_the_dtypes_that_models_need_are_there(backend: BackendUnderTest) -> None:
-    missing = [str(dtype) for dtype in NEEDED_DTYPES if dtype not in _dtypes(backend)]
+    missing = [str(dtype) for dtype in NEEDED_DTYPES if dtype not in dtypes_of(backend)]
     require(not missing, f"{backend.name} can make no tensor of {', '.join(missing)}")
 
 
@@ -198,7 +184,7 @@ def test_the_dtypes_that_models_need_are_there(backend: BackendUnderTest) -> Non
     pattern=bit_patterns(), device=st.integers(0, 3), current=st.integers(0, 3), way=st.sampled_from(["to", "copy_", "into a view"])
 )
 def test_copies_keep_every_bit(backend: BackendUnderTest, pattern: BitPattern, device: int, current: int, way: str) -> None:
-    if pattern.dtype not in _dtypes(backend):
+    if pattern.dtype not in dtypes_of(backend):
         return
     accelerator, count = backend.accelerator, _count(backend)
     method(accelerator, "set_device")(current % count)
@@ -218,7 +204,7 @@ def test_copies_keep_every_bit(backend: BackendUnderTest, pattern: BitPattern, d
 def test_copies_between_devices_keep_every_bit(
     backend: BackendUnderTest, pattern: BitPattern, first: int, second: int, way: str
 ) -> None:
-    if pattern.dtype not in _dtypes(backend):
+    if pattern.dtype not in dtypes_of(backend):
         return
     accelerator, count = backend.accelerator, _count(backend)
     method(accelerator, "set_device")(0)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, expect_refusal, require, unsupported
+from conformance.device_dtypes import device_dtypes
 from conformance.models.routed_experts import moe_layers_of_rank
 from conformance.routed_expert_cases import SIGNED_AND_SMALL
 from harness.routed_experts import (
@@ -46,11 +47,10 @@ def _filled(backend: BackendUnderTest, micro_batches: int) -> RoutingReplay:
 
 
 @clause("RXR-1", examples=0.5)
-@given(data=st.data(), dtype=st.sampled_from(SIGNED_AND_SMALL), count=st.integers(1, 4), on_device=st.booleans())
-def test_pops_follow_the_recording(
-    backend: BackendUnderTest, data: st.DataObject, dtype: torch.dtype, count: int, on_device: bool
-) -> None:
-    """Forward and backward, in any interleaving, each in the order of recording."""
+@given(data=st.data(), count=st.integers(1, 4), on_device=st.booleans())
+def test_pops_follow_the_recording(backend: BackendUnderTest, data: st.DataObject, count: int, on_device: bool) -> None:
+    """Forward and backward, in any interleaving, each in the order of recording, in every integer dtype of the device."""
+    dtype = data.draw(st.sampled_from(device_dtypes(backend, SIGNED_AND_SMALL)))
     replay = _replay(backend)
     recorded = [_indices(number, tokens=data.draw(st.sampled_from([0, 1, 3])), dtype=dtype) for number in range(count)]
     for indices in recorded:
@@ -71,9 +71,9 @@ def test_pops_follow_the_recording(
 def test_pops_arrive_on_the_current_device(backend: BackendUnderTest) -> None:
     """Which device that is, is asked at each pop."""
     replay = _filled(backend, backend.device_count)
-    for index in range(backend.device_count):
-        with backend.accelerator.device_context(index):
-            actual = backend.accelerator.device(replay.pop_forward().device)
+    for index in reversed(range(backend.device_count)):
+        backend.accelerator.set_device(index)
+        actual = backend.accelerator.device(replay.pop_forward().device)
         due = backend.accelerator.device(index)
         require(actual == due, f"with {due} current a pop arrived on {actual}")
 

@@ -6,6 +6,7 @@ For: a setting that reads back after it was made (MEM-9). Not for: obeying them;
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 DEFAULTS: dict[str, Any] = {
@@ -19,6 +20,24 @@ DEFAULTS: dict[str, Any] = {
 """Every setting under the name that a snapshot gives it, and its default."""
 _ALIASES = {"max_split_size_mb": "max_split_size"}
 _BOOLEANS = {"True": True, "False": False}
+
+
+def settings_at_start(device_type: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that a process starts with: those of `PYTORCH_<TYPE>_ALLOC_CONF`, the defaults without it.
+
+    Raises:
+        ValueError: as `parse_allocator_settings`.
+    """
+    return settings_in_force(device_type, environment.get(_variable(device_type), ""))
+
+
+def settings_in_force(device_type: str, text: str) -> dict[str, Any]:
+    """As `parse_allocator_settings`, and the text itself under the variable's name, as PyTorch's snapshots have it."""
+    return {**parse_allocator_settings(text), _variable(device_type): text}
+
+
+def _variable(device_type: str) -> str:
+    return f"PYTORCH_{device_type.upper()}_ALLOC_CONF"
 
 
 def parse_allocator_settings(text: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from fakes.allocator_settings import DEFAULTS
+from fakes.allocator_settings import settings_at_start
 from fakes.device import Device, PhysicalCard
 from fakes.errors import MachineNotInstalledError
 from fakes.personas import Persona
@@ -60,7 +60,7 @@ class Machine:
         self._generation += 1
         self._devices: list[Device] | None = None
         self._forked = False
-        self.allocator_settings = dict(DEFAULTS)
+        self.allocator_settings = settings_at_start(persona.device_type, os.environ)
         self._pending_seeds: dict[int | None, int] = {}
 
     # Ending -------------------------------------------------------------------------------------------------------------------

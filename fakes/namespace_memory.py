@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import Any
 
 from fakes.allocator import Allocator
-from fakes.allocator_settings import parse_allocator_settings
+from fakes.allocator_settings import settings_in_force
 from fakes.errors import MachineConfigurationError
 from fakes.machine import _current, current_machine
 
@@ -144,7 +144,8 @@ def _set_allocator_settings(settings: str) -> None:
     Raises:
         ValueError: an unknown name, or a value that is not one of its own.
     """
-    current_machine().allocator_settings = parse_allocator_settings(settings)
+    machine = current_machine()
+    machine.allocator_settings = settings_in_force(machine.persona.device_type, settings)
 
 
 def _snapshot(device: Any = None) -> dict[str, Any]:

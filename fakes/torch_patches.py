@@ -94,6 +94,8 @@ def _patch_accelerator(patches: Patches, machine: Machine) -> None:
 _FEATURE_OF = {
     "_accelerator_getStream": "streams",
     "_accelerator_setStream": "streams",
+    "_accelerator_isAllocatorInitialized": "memory",
+    "_accelerator_emptyCache": "memory",
     "_accelerator_getMemoryInfo": "memory",
     "_accelerator_getDeviceStats": "memory",
     "_accelerator_resetPeakStats": "memory",

@@ -134,7 +134,9 @@ def check_expert_ids(routed_experts: Sequence[torch.Tensor], num_experts: int) -
         ids = _comparable(experts, num_experts)
         lowest, highest = torch.aminmax(ids)
         if int(lowest) < 0 or int(highest) >= num_experts:
-            position, layer, choice = ((ids < 0) | (ids >= num_experts)).nonzero()[0].tolist()
+            # A narrow dtype would wrap the bound (128 is −128 in int8), so the place is looked for in a wide one.
+            wide = ids.to(torch.int64)
+            position, layer, choice = ((wide < 0) | (wide >= num_experts)).nonzero()[0].tolist()
             value = int(experts[position, layer, choice])
             unrecorded = "; −1 marks a row that was never recorded" if value == -1 else ""
             raise RoutedExpertsError(
