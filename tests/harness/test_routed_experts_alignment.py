@@ -127,6 +127,14 @@ def test_an_unrecorded_row_is_named_as_such() -> None:
         check_expert_ids(experts, 4)
 
 
+def test_the_bad_id_is_found_where_the_bound_would_wrap_around() -> None:
+    """128 is −128 in int8, and every id is above that."""
+    experts = [torch.zeros((2, 1, 2), dtype=torch.int8)]
+    experts[0][1, 0, 1] = -1
+    with pytest.raises(RoutedExpertsError, match="sequence 0, position 1, layer 0, choice 1: expert id -1"):
+        check_expert_ids(experts, 128)
+
+
 def test_sequences_on_two_devices_are_refused() -> None:
     inputs = [torch.zeros((1, 1, 1), dtype=torch.int32), torch.zeros((1, 1, 1), dtype=torch.int32, device="meta")]
     with pytest.raises(RoutedExpertsError, match=r"on meta, but sequence 0 has .* on cpu"):
