@@ -175,6 +175,20 @@ def test_a_torch_without_python_backends_is_refused(simulated_machine: fakes.Mac
     assert fakes.installed_machine() is None
 
 
+def test_importing_needs_nothing_that_an_older_torch_lacks() -> None:
+    """A run of the suite on the CPU or on hardware imports `fakes` with any PyTorch."""
+    program = (
+        "import torch; del torch._C._acc\n"
+        "import sys; sys.modules['torch.utils.backend_registration'] = None\n"
+        "import fakes, fakes.errors\n"
+        "try: fakes.install('musa')\n"
+        "except fakes.errors.UnsupportedTorchError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "need PyTorch 2.10 or later" in done.stdout
+
+
 @pytest.mark.simulated_machine(devices=3, memory=["1 GiB", "2 GiB", "3 GiB"])
 def test_reset_is_a_reboot_that_keeps_what_is_not_given(simulated_machine: fakes.Machine) -> None:
     torch.musa.set_device(2)
