@@ -7,13 +7,16 @@ the input smaller in fresh processes. Not for: running single examples apart (`f
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +24,11 @@ from typing import Any
 import pytest
 
 _JOURNALS = pytest.StashKey[Path]()  # in the controller: the folder
-_WORKER_JOURNAL = "conformance_journal"  # in a worker's input: its file
+_SECONDS = pytest.StashKey[float]()  # in the controller: how long a check may take
+_WORKER_JOURNAL = "conformance_journal"  # in a worker's input: both, for it
 SMALLEST = "ACCELERATOR_CONFORMANCE_SMALLEST"
 """The environment variable with the file where the search for a smaller input keeps what it has."""
+_FRAME = re.compile(r'File "(?:[^"\n]*/)?([^"/\n]+)", line (\d+) in (\S+)')  # of faulthandler, innermost first
 _LONGEST_EXAMPLE = 4000  # characters
 _SHRINK_SECONDS = 60.0
 _SHRINK_EXAMPLES = 40
@@ -32,13 +37,14 @@ _SHRINK_EXAMPLES = 40
 def start_workers(config: pytest.Config) -> None:
     """Have one worker run the checks, unless the command line says how many; a worker that dies is replaced.
 
-    A hang must end the process, since the runtime may never return to Python: pytest-timeout's thread method does that.
+    A hang must end the process, since the runtime may never return to Python; the journal's watchdog does that instead of pytest-timeout.
     """
     option = config.option
     if getattr(option, "numprocesses", None) is None:
         option.numprocesses, option.dist, option.tx = 1, "load", ["popen"]
     option.maxworkerrestart = option.maxworkerrestart or "100000"
-    option.timeout_method = "thread"
+    config.stash[_SECONDS] = float(option.timeout)
+    option.timeout = 0
     config.stash[_JOURNALS] = Path(tempfile.mkdtemp(prefix="accelerator-conformance-"))
 
 
@@ -46,7 +52,7 @@ def tell_worker(node: Any) -> None:
     """Give a new worker the path of its journal, where the run is isolated."""
     folder = node.config.stash.get(_JOURNALS, None)
     if folder is not None:
-        node.workerinput[_WORKER_JOURNAL] = str(folder / node.gateway.id)
+        node.workerinput[_WORKER_JOURNAL] = str(folder / node.gateway.id), node.config.stash[_SECONDS]
 
 
 def close(config: pytest.Config) -> None:
@@ -62,16 +68,27 @@ def shown_example(arguments: dict[str, Any]) -> str:
 
 
 class Journal:
-    """The last input that a worker ran, in a file that outlives it."""
+    """The last input that a worker ran, and where it hung, in files that outlive it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seconds: float) -> None:
         self._file = path.open("wb", buffering=0)
+        self._stack = path.with_suffix(".stack").open("w")
+        self._seconds = seconds
 
     @classmethod
     def of_worker(cls, config: pytest.Config) -> Journal | None:
         """This worker's journal; None where the run is not isolated."""
-        path = getattr(config, "workerinput", {}).get(_WORKER_JOURNAL)
-        return None if path is None else cls(Path(path))
+        given = getattr(config, "workerinput", {}).get(_WORKER_JOURNAL)
+        return None if given is None else cls(Path(given[0]), given[1])
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """End this process if the block takes too long; it need not return to Python for that."""
+        faulthandler.dump_traceback_later(self._seconds, exit=True, file=self._stack)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     def write(self, example: dict[str, Any]) -> None:
         """Write down an example before it runs; it replaces the one before."""
@@ -94,8 +111,17 @@ class Crash:
 def crash_of(config: pytest.Config, worker: Any) -> Crash:
     """What is known of a worker's end."""
     folder = config.stash.get(_JOURNALS, None)
-    path = None if folder is None else folder / worker.gateway.id
-    return Crash(_ending(worker), path.read_text(errors="replace") if path is not None and path.exists() else "")
+    path = Path(os.devnull) if folder is None else folder / worker.gateway.id
+    stack = path.with_suffix(".stack")
+    # The watchdog writes every thread's stack, the main thread's last.
+    main_thread = stack.read_text(errors="replace").rpartition("Thread 0x")[2] if stack.exists() else ""
+    place = _FRAME.search(main_thread)
+    ending = (
+        _ending(worker)
+        if place is None
+        else f"this check hung in {place[3]} ({place[1]}, line {place[2]}), and its process was ended"
+    )
+    return Crash(ending, path.read_text(errors="replace") if path.exists() else "")
 
 
 def _ending(worker: Any) -> str:
@@ -109,12 +135,7 @@ def _ending(worker: Any) -> str:
         return "the process that ran this check stopped answering"
     if status < 0:
         return f"the process that ran this check ended with {signal.Signals(-status).name}"
-    # pytest-timeout's thread method ends the process with status 1 after printing every thread's stack.
-    return (
-        "this check hung, and its process was ended"
-        if status == 1
-        else f"the process that ran this check exited with status {status}"
-    )
+    return f"the process that ran this check exited with status {status}"
 
 
 def make_smaller(command_line: list[str], check: str) -> tuple[str, str] | None:

@@ -117,6 +117,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Count the examples of a property."""
     session = item.config.stash[SESSION]
     with contextlib.ExitStack() as around:
+        if session.journal is not None:
+            around.enter_context(session.journal.watching())
         if session.options.isolate == "examples":
             around.enter_context(forked_examples.forking(_function(item)))
         around.enter_context(session.counter_of(item.nodeid).counting(_function(item), session.journal))

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypedDict
 
 import hypothesis.errors
+from _pytest.outcomes import Failed
 
 from conformance.check_endings import CheckEnded, NotCheckable, NotRun, Unsupported
 from conformance.clauses import CLAUSES, Tier
@@ -137,6 +138,7 @@ class ExampleCounter:
     def __init__(self) -> None:
         self.run = 0
         self.discarded = 0
+        self._timed_out: Failed | None = None
 
     @contextmanager
     def counting(self, test: Callable[..., Any], journal: Journal | None = None) -> Iterator[None]:
@@ -149,6 +151,8 @@ class ExampleCounter:
 
         @functools.wraps(original)
         def counted(*arguments: Any, **keywords: Any) -> Any:
+            if self._timed_out is not None:
+                raise self._timed_out  # pytest-timeout watches a check once: looking for a smaller input could hang again, unwatched
             self.run += 1
             if journal is not None:
                 journal.write(keywords)
@@ -156,6 +160,9 @@ class ExampleCounter:
                 return original(*arguments, **keywords)
             except hypothesis.errors.UnsatisfiedAssumption:
                 self.discarded += 1
+                raise
+            except Failed as failure:
+                self._timed_out = failure
                 raise
 
         handle.inner_test = counted

@@ -45,6 +45,6 @@ def test_the_run_survives_and_names_the_last_input(fault_id: str, tmp_path: Path
 
 def _run(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     results = folder / "results.json"
-    command = [sys.executable, "-m", "conformance", "--backend=fake-musa", "--effort=quick", f"--results={results}", *arguments]
+    command = [sys.executable, "-m", "conformance", "--backend=fake-musa", f"--results={results}", *arguments]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     return run, json.loads(results.read_text(encoding="utf-8"))
