@@ -206,7 +206,9 @@ def load_callable(path: str, option: str) -> Callable[..., Any]:
 
 
 def why_unavailable(accelerator: Any) -> str | None:
-    """Why an adapter says that no device can be used here, in words; None where one can."""
+    """Why an adapter says that no device can be used here, in words; None where one can, or where it has no way to say (DEV-6)."""
+    if not hasattr(accelerator, "is_available"):
+        return None
     try:
         available = accelerator.is_available()
     except Exception as error:  # noqa: BLE001 - a probe that raises is an answer too

@@ -37,6 +37,7 @@ class ChildProcesses:
     def __init__(self, preload: tuple[str, ...] = (), listen: Path | None = None) -> None:
         self._preload = preload
         self._listen = listen
+        self._is_answering = False
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
@@ -73,12 +74,15 @@ class ChildProcesses:
         if self._listen is not None:
             self._listen.unlink(missing_ok=True)
         if self._zygote is not None:
+            if not self._is_answering and self._listen is None:
+                self._zygote.kill()  # it has no child, and may still be importing torch
             try:
                 self._zygote.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 self._zygote.kill()
                 self._zygote.wait()
             self._zygote = None
+        self._is_answering = False
 
     def run(
         self,
@@ -113,6 +117,7 @@ class ChildProcesses:
         control = self._control
         if control is None:
             raise ChildDied("the zygote could not be started")
+        self._is_answering = True  # an interrupt may end this call while a child runs
         control.settimeout(request["timeout"] + _GRACE)
         received = b""
         try:
@@ -125,6 +130,7 @@ class ChildProcesses:
         except (OSError, ChildDied) as error:
             self.close()
             raise ChildDied(f"the zygote that forks child processes was lost while it ran {request['program']}: {error}") from error
+        self._is_answering = False
         answer: dict[str, Any] = json.loads(received)
         return answer
 

@@ -1,6 +1,7 @@
 """Which dtypes the backend under test has.
 
-For: checks over dtypes (DEV-7, OPS-2). Not for: what can be computed in them.
+For: checks that draw a dtype for a tensor on the device; hardware need not have all. Not for: which it must have (DEV-7's check), or what
+can be computed in them.
 """
 
 from __future__ import annotations
@@ -19,14 +20,20 @@ RARE_DTYPES: tuple[torch.dtype, ...] = tuple(getattr(torch, name) for name in _R
 
 
 @functools.cache
-def dtypes_of(backend: BackendUnderTest) -> frozenset[torch.dtype]:
-    """The dtypes among `DTYPES` and `RARE_DTYPES` of which the backend can make an empty tensor."""
+def device_dtypes(backend: BackendUnderTest, among: tuple[torch.dtype, ...]) -> tuple[torch.dtype, ...]:
+    """Those of `among`, in their order, of which the backend can make an empty tensor on its first device."""
     device = method(backend.accelerator, "device")(0)
-    found = set()
-    for dtype in (*DTYPES, *RARE_DTYPES):
-        try:
-            torch.empty(1, dtype=dtype, device=device)
-        except (RuntimeError, TypeError, NotImplementedError):
-            continue
-        found.add(dtype)
-    return frozenset(found)
+    return tuple(dtype for dtype in among if _can_make(dtype, device))
+
+
+def dtypes_of(backend: BackendUnderTest) -> tuple[torch.dtype, ...]:
+    """Those of `DTYPES` and `RARE_DTYPES` that the backend has."""
+    return device_dtypes(backend, (*DTYPES, *RARE_DTYPES))
+
+
+def _can_make(dtype: torch.dtype, device: torch.device) -> bool:
+    try:
+        torch.empty(1, dtype=dtype, device=device)
+    except (RuntimeError, TypeError, NotImplementedError):
+        return False
+    return True

@@ -13,11 +13,13 @@ import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import hypothesis
 import hypothesis.errors
 
+from conformance import isolation
 from conformance.errors import ChildDied, ChildFailed, ChildTimeout
 
 EXAMPLE_TIMEOUT = 10.0
@@ -33,15 +35,35 @@ def forking(test: Callable[..., Any]) -> Iterator[None]:
         return
     original = handle.inner_test
 
+    smallest = _Smallest()
+
     @functools.wraps(original)
     def forked(*arguments: Any, **keywords: Any) -> None:
-        run_in_child(functools.partial(original, *arguments, **keywords))
+        try:
+            run_in_child(functools.partial(original, *arguments, **keywords))
+        except (ChildDied, ChildTimeout) as end:
+            smallest.offer(str(end), isolation.shown_example(keywords))
+            raise
 
     handle.inner_test = forked
     try:
         yield
     finally:
         handle.inner_test = original
+
+
+class _Smallest:
+    """The smallest example so far that ended its process, kept in the file that `SMALLEST` names: the search may be cut short."""
+
+    def __init__(self) -> None:
+        self._path = os.environ.get(isolation.SMALLEST, "")
+        self._length: float = float("inf")
+
+    def offer(self, ending: str, example: str) -> None:
+        """Keep an example that is shorter than the one before."""
+        if self._path and len(example) <= self._length:
+            self._length = len(example)
+            Path(self._path).write_text(json.dumps([ending, example]), encoding="utf-8")
 
 
 def run_in_child(example: Callable[[], Any], timeout: float = EXAMPLE_TIMEOUT) -> None:

@@ -6,7 +6,9 @@ the input smaller in fresh processes. Not for: running single examples apart (`f
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -18,9 +20,12 @@ from typing import Any
 
 import pytest
 
-_JOURNAL = "conformance_journal"
+_JOURNALS = pytest.StashKey[Path]()  # in the controller: the folder
+_WORKER_JOURNAL = "conformance_journal"  # in a worker's input: its file
+SMALLEST = "ACCELERATOR_CONFORMANCE_SMALLEST"
+"""The environment variable with the file where the search for a smaller input keeps what it has."""
 _LONGEST_EXAMPLE = 4000  # characters
-_SHRINK_SECONDS = 90.0
+_SHRINK_SECONDS = 60.0
 _SHRINK_EXAMPLES = 40
 
 
@@ -34,14 +39,26 @@ def start_workers(config: pytest.Config) -> None:
         option.numprocesses, option.dist, option.tx = 1, "load", ["popen"]
     option.maxworkerrestart = option.maxworkerrestart or "100000"
     option.timeout_method = "thread"
-    setattr(option, _JOURNAL, tempfile.mkdtemp(prefix="accelerator-conformance-"))
+    config.stash[_JOURNALS] = Path(tempfile.mkdtemp(prefix="accelerator-conformance-"))
+
+
+def tell_worker(node: Any) -> None:
+    """Give a new worker the path of its journal, where the run is isolated."""
+    folder = node.config.stash.get(_JOURNALS, None)
+    if folder is not None:
+        node.workerinput[_WORKER_JOURNAL] = str(folder / node.gateway.id)
 
 
 def close(config: pytest.Config) -> None:
-    """Remove the journals; only in the controlling process."""
-    folder = getattr(config.option, _JOURNAL, None)
-    if folder is not None and not hasattr(config, "workerinput"):
+    """Remove the journals; only the controlling process has them."""
+    folder = config.stash.get(_JOURNALS, None)
+    if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def shown_example(arguments: dict[str, Any]) -> str:
+    """The drawn arguments of a check, as a person reads them."""
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items() if name != "backend")[:_LONGEST_EXAMPLE]
 
 
 class Journal:
@@ -53,15 +70,13 @@ class Journal:
     @classmethod
     def of_worker(cls, config: pytest.Config) -> Journal | None:
         """This worker's journal; None where the run is not isolated."""
-        folder = getattr(config.option, _JOURNAL, None)
-        worker = getattr(config, "workerinput", None)
-        return None if folder is None or worker is None else cls(Path(folder) / worker["workerid"])
+        path = getattr(config, "workerinput", {}).get(_WORKER_JOURNAL)
+        return None if path is None else cls(Path(path))
 
     def write(self, example: dict[str, Any]) -> None:
         """Write down an example before it runs; it replaces the one before."""
-        shown = ", ".join(f"{name}={value!r}" for name, value in example.items() if name != "backend")
         self._file.seek(0)
-        self._file.write(shown[:_LONGEST_EXAMPLE].encode())
+        self._file.write(shown_example(example).encode())
         self._file.truncate()
 
 
@@ -78,12 +93,9 @@ class Crash:
 
 def crash_of(config: pytest.Config, worker: Any) -> Crash:
     """What is known of a worker's end."""
-    folder = getattr(config.option, _JOURNAL, None)
-    example = ""
-    if folder is not None:
-        path = Path(folder) / worker.gateway.id
-        example = path.read_text(errors="replace") if path.exists() else ""
-    return Crash(_ending(worker), example)
+    folder = config.stash.get(_JOURNALS, None)
+    path = None if folder is None else folder / worker.gateway.id
+    return Crash(_ending(worker), path.read_text(errors="replace") if path is not None and path.exists() else "")
 
 
 def _ending(worker: Any) -> str:
@@ -106,14 +118,14 @@ def _ending(worker: Any) -> str:
 
 
 def make_smaller(command_line: list[str], check: str) -> tuple[str, str] | None:
-    """Look for a smaller input that ends the process too: (how it ends, the input), or None where none was found in the time given.
+    """Look for a small input that ends the process too: (how it ends, the input), or None where none was found in the time given.
 
     `command_line` are the options of the run without the effort's.
     """
     with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder) / "results.json"
-        options = [*command_line, "--isolate-examples", f"--examples={_SHRINK_EXAMPLES}", f"--results={results}", "-p", "no:xdist"]
-        try:
+        smallest = Path(folder) / "smallest.json"
+        options = [*command_line, "--isolate-examples", f"--examples={_SHRINK_EXAMPLES}", "-p", "no:xdist"]
+        with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
                 [sys.executable, "-m", "conformance", *options, check],
                 stdin=subprocess.DEVNULL,
@@ -121,14 +133,9 @@ def make_smaller(command_line: list[str], check: str) -> tuple[str, str] | None:
                 stderr=subprocess.DEVNULL,
                 timeout=_SHRINK_SECONDS,
                 check=False,
+                env={**os.environ, SMALLEST: str(smallest)},
             )
-        except subprocess.TimeoutExpired:
+        if not smallest.exists():
             return None
-        if not results.exists():
-            return None
-        document = json.loads(results.read_text(encoding="utf-8"))
-    for clause in document["clauses"]:
-        for found in clause["checks"]:
-            if found["check"] == check and found["outcome"] == "fail" and found["smallest_failing_example"]:
-                return found["text"], found["smallest_failing_example"]
-    return None
+        ending, example = json.loads(smallest.read_text(encoding="utf-8"))
+        return ending, example

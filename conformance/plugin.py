@@ -152,6 +152,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """In pytest-xdist's controller: prepare a worker."""
+    isolation.tell_worker(node)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - pytest-xdist's signature
     """In the controller: what a worker collected."""
     collected = getattr(node, "workeroutput", {}).get("conformance_collected", {})

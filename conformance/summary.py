@@ -101,9 +101,26 @@ def _write_reasons(reporter: pytest.TerminalReporter, results: RunResults) -> No
         if reasons:
             reporter.write_line(f"{heading}:")
         for reason, clause_ids in reasons.items():
-            reporter.write_line(f"  {', '.join(dict.fromkeys(clause_ids))}: {reason}")
+            reporter.write_line(f"  {_ranges(clause_ids)}: {reason}")
             if replays[reason]:
                 reporter.write_line(f"    again: {replays[reason]}")
+
+
+def _ranges(clause_ids: list[str]) -> str:
+    """Clause ids in the contract's order, with runs of three or more numbers of an area as `DEV-1 to 4`."""
+    runs: list[list[int]] = []
+    areas: list[str] = []
+    for clause_id in dict.fromkeys(clause_ids):
+        area, _, number = clause_id.partition("-")
+        if areas and areas[-1] == area and runs[-1][-1] + 1 == int(number):
+            runs[-1].append(int(number))
+        else:
+            areas.append(area)
+            runs.append([int(number)])
+    shown = []
+    for area, run in zip(areas, runs, strict=True):
+        shown += [f"{area}-{run[0]} to {run[-1]}"] if len(run) > 2 else [f"{area}-{number}" for number in run]
+    return ", ".join(shown)
 
 
 def _reason(check: CheckRecord) -> str:

@@ -29,7 +29,16 @@ def test_products_have_autocasts_dtype_inside_only(
 
 
 _CAPABILITIES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-_DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int32, torch.bool, torch.float8_e4m3fn, torch.complex64)
+_DTYPES = (
+    torch.bfloat16,
+    torch.float16,
+    torch.float32,
+    torch.float64,
+    torch.int32,
+    torch.bool,
+    torch.float8_e4m3fn,
+    torch.complex64,
+)
 
 
 @clause("AMP-2")
@@ -44,7 +53,9 @@ def test_a_dtype_is_computed_in_or_refused(backend: BackendUnderTest, dtype: tor
         warnings.simplefilter("always")
         product = _product(accelerator, inputs, dtype)
     said = [str(warning.message) for warning in caught if "autocast" in str(warning.message).lower()]
-    require(not said, f"autocast(dtype={dtype}) was left to PyTorch, which warned: {said[0] if said else ''}; it must be refused before")
+    require(
+        not said, f"autocast(dtype={dtype}) was left to PyTorch, which warned: {said[0] if said else ''}; it must be refused before"
+    )
     if isinstance(product, Exception):
         require(
             dtype not in _CAPABILITIES or not all(answers.values()),

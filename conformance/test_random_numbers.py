@@ -163,7 +163,9 @@ def test_a_devices_state_is_not_the_cpus(backend: BackendUnderTest, host: int, s
         torch.default_generator.set_state(before)
         method(accelerator, "set_device")(0)
     same = isinstance(state, torch.Tensor) and torch.equal(state.cpu(), cpu)
-    require(not same, f"with the CPU seeded with {host} and device {device} with {seed}, get_rng_state({device}) is the CPU's state")
+    require(
+        not same, f"with the CPU seeded with {host} and device {device} with {seed}, get_rng_state({device}) is the CPU's state"
+    )
 
 
 @clause("RNG-8")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, expect_refusal, require, unsupported
+from conformance.device_dtypes import device_dtypes
 from conformance.models.routed_experts import moe_layers_of_rank
 from conformance.routed_expert_cases import SIGNED_AND_SMALL
 from harness.routed_experts import (
@@ -45,11 +47,10 @@ def _filled(backend: BackendUnderTest, micro_batches: int) -> RoutingReplay:
 
 
 @clause("RXR-1", examples=0.5)
-@given(data=st.data(), dtype=st.sampled_from(SIGNED_AND_SMALL), count=st.integers(1, 4), on_device=st.booleans())
-def test_pops_follow_the_recording(
-    backend: BackendUnderTest, data: st.DataObject, dtype: torch.dtype, count: int, on_device: bool
-) -> None:
-    """Forward and backward, in any interleaving, each in the order of recording."""
+@given(data=st.data(), count=st.integers(1, 4), on_device=st.booleans())
+def test_pops_follow_the_recording(backend: BackendUnderTest, data: st.DataObject, count: int, on_device: bool) -> None:
+    """Forward and backward, in any interleaving, each in the order of recording, in every integer dtype of the device."""
+    dtype = data.draw(st.sampled_from(device_dtypes(backend, SIGNED_AND_SMALL)))
     replay = _replay(backend)
     recorded = [_indices(number, tokens=data.draw(st.sampled_from([0, 1, 3])), dtype=dtype) for number in range(count)]
     for indices in recorded:
@@ -70,9 +71,9 @@ def test_pops_follow_the_recording(
 def test_pops_arrive_on_the_current_device(backend: BackendUnderTest) -> None:
     """Which device that is, is asked at each pop."""
     replay = _filled(backend, backend.device_count)
-    for index in range(backend.device_count):
-        with backend.accelerator.device_context(index):
-            actual = backend.accelerator.device(replay.pop_forward().device)
+    for index in reversed(range(backend.device_count)):
+        backend.accelerator.set_device(index)
+        actual = backend.accelerator.device(replay.pop_forward().device)
         due = backend.accelerator.device(index)
         require(actual == due, f"with {due} current a pop arrived on {actual}")
 
@@ -139,7 +140,7 @@ def test_each_router_gets_its_own_layer(
 def test_an_uneven_count_is_refused(backend: BackendUnderTest, routers: int) -> None:
     """Two mixture-of-experts layers: any other number of routers raises, and nothing is recorded."""
     group = _group(backend, list(range(routers)))
-    arguments = {"model_chunks": [(1, 3)], "num_layers": 4, "moe_layer_freq": [1, 0, 1, 1]}
+    arguments: dict[str, Any] = {"model_chunks": [(1, 3)], "num_layers": 4, "moe_layer_freq": [1, 0, 1, 1]}
     refusal = expect_refusal(fill_routing_replay, group, torch.zeros((2, 4, 2), dtype=torch.int32), **arguments)
     _require_text(refusal, str(routers), "2")
     require(not any(replay.recorded_count for replay in group), "a refused filling left something recorded")
@@ -159,7 +160,7 @@ def test_an_uneven_count_is_refused(backend: BackendUnderTest, routers: int) -> 
     ],
     ids=str,
 )
-def test_layers_outside_the_model_are_refused(backend: BackendUnderTest, arguments: dict[str, object]) -> None:
+def test_layers_outside_the_model_are_refused(backend: BackendUnderTest, arguments: dict[str, Any]) -> None:
     """Chunks and layer patterns that do not fit the recording."""
     group = _group(backend, [0, 1, 2, 3])
     recording = torch.zeros((2, 4, 2), dtype=torch.int32)
@@ -263,7 +264,7 @@ def test_probabilities_come_from_the_dense_scores(backend: BackendUnderTest) -> 
     require(indices.cpu().tolist() == [[0, 1], [3, 0]], f"indices are {indices.cpu().tolist()}")
     shown = probabilities.detach().cpu().tolist()
     require(shown == [[0.125, 0.25], [1.0, 0.125]], f"probabilities {shown} are not the dense scores at the recorded experts")
-    probabilities.sum().backward()
+    torch.autograd.backward(probabilities.sum())
     gradient = None if scores.grad is None else scores.grad.cpu().tolist()
     require(gradient == [[1, 1, 0, 0], [1, 0, 0, 1]], f"the scores' gradient is {gradient}")
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from conformance.accelerator_access import method
 from conformance.backend_under_test import BackendUnderTest
+from conformance.capability_probes import probe_denial
 from conformance.checking import clause, require, unsupported
 from conformance.child_programs.answers import answer_of
 
@@ -91,9 +93,8 @@ def test_importing_initializes_no_runtime(backend: BackendUnderTest) -> None:
 
 @clause("SEL-10", tier="device")
 def test_selecting_initializes_no_runtime(backend: BackendUnderTest) -> None:
-    evidence = backend.accelerator.probe("fork_after_selection")
-    if not evidence.supported:
-        unsupported(f"fork_after_selection: {evidence.evidence}")
+    if not method(backend.accelerator, "supports")("fork_after_selection"):
+        unsupported(f"fork_after_selection: {probe_denial(backend.accelerator, 'fork_after_selection').evidence}")
     answer = answer_of(backend, f"{_SELECTING}:selecting")
     require(answer["initialized"] == [], f"selecting {backend.name} initialised {answer['initialized']}")
     require(answer["child_status"] == 0, f"after selection, a forked child could not use device 0: status {answer['child_status']}")

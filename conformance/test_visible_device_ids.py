@@ -141,20 +141,21 @@ def test_what_is_no_id_is_refused_and_quoted(backend: BackendUnderTest, bad: Any
 @given(data=st.data())
 def test_a_local_id_is_never_mapped_again(backend: BackendUnderTest, data: st.DataObject) -> None:
     vendor, most = vendor_of(backend), largest_list(backend)
-    if not takes_hosts(backend):
-        unsupported(_OTHER_CLASS)
     listed = data.draw(numbers(most, least=1))
     if vendor in ("npu", "xpu"):
         listed = sorted(listed)
     asked = view(backend, UNKNOWN_HOST, {listing_variable(vendor): ",".join(map(str, listed))})
     for number in listed:
         once = asked.resolve(number)
-        require(
-            isinstance(once, LocalDeviceId), f"{asked}: {number} resolved to {once!r}, which does not say that it is a local id"
-        )
         twice = asked.resolve(once)
         require(twice == once, f"{asked}: {number} is local id {once}; resolving that again gave {twice!r}: it was mapped twice")
-    expect_refusal(asked.resolve, LocalDeviceId(len(listed)), errors=REFUSALS)
+        # Adapters of other classes may have an id type of their own.
+        require(
+            isinstance(once, LocalDeviceId) or not takes_hosts(backend),
+            f"{asked}: {number} resolved to {once!r}, which does not say that it is a local id",
+        )
+    if takes_hosts(backend):
+        expect_refusal(asked.resolve, LocalDeviceId(len(listed)), errors=REFUSALS)
     require(
         not isinstance(PhysicalDeviceId(0), LocalDeviceId) and not isinstance(PhysicalDeviceId(0), int), "the id types are one type"
     )

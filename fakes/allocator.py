@@ -49,8 +49,13 @@ class Block:
             self.size = self.allocator.take(previous)
             raise
 
+    def __deepcopy__(self, memo: Any) -> Block:
+        # A copy would give the same memory back twice.
+        return self
+
     def __del__(self) -> None:
-        if self.size:
+        # PyTorch's compiler makes instances without initialising them.
+        if getattr(self, "size", 0):
             self.allocator.give_back(self.size)
 
 

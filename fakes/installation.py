@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -75,8 +76,7 @@ def _require_torch() -> None:
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend  # noqa: F401
     except ImportError:
         raise UnsupportedTorchError(
-            f"simulated devices need a PyTorch with Python device backends (2.10 or later; tried with 2.13); this is "
-            f"{torch.__version__}"
+            f"simulated devices need PyTorch's Python device backends, as in 2.13; this is PyTorch {torch.__version__}"
         ) from None
 
 
@@ -108,7 +108,7 @@ def _register_device_type(persona: Persona) -> None:
             f"PyTorch's PrivateUse1 device is {torch._C._get_privateuse1_backend_name()!r} in this process; a simulated "
             "machine needs it"
         )
-    _setup_privateuseone_for_python_backend(persona.device_type, backend_module=namespace.build(persona), hook=_Hooks())
+    _setup_privateuseone_for_python_backend(persona.device_type, backend_module=namespace.build(persona), hook=_hooks())
     for name, module in vars(getattr(torch, persona.device_type)).items():
         if isinstance(module, type(sys)) and module.__name__ == f"torch.{persona.device_type}.{name}":
             sys.modules[module.__name__] = module
@@ -124,12 +124,16 @@ def _after_fork_in_child() -> None:
         _current.machine.after_fork_in_child()
 
 
-class _Hooks(torch._C._acc.PrivateUse1Hooks):
-    def is_available(self) -> bool:
-        return True
+def _hooks() -> Any:
+    # Made here, since older PyTorch has no such class and must still be able to import this package.
+    class Hooks(torch._C._acc.PrivateUse1Hooks):
+        def is_available(self) -> bool:
+            return True
 
-    def has_primary_context(self, dev_id: int) -> bool:
-        return _current.machine is not None and dev_id in _current.machine.open_contexts
+        def has_primary_context(self, dev_id: int) -> bool:
+            return _current.machine is not None and dev_id in _current.machine.open_contexts
 
-    def is_built(self) -> bool:
-        return True
+        def is_built(self) -> bool:
+            return True
+
+    return Hooks()

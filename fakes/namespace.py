@@ -234,7 +234,6 @@ def _sleep(cycles: int) -> None:
 # The module ----------------------------------------------------------------------------------------------------------------------
 
 _DEVICE_NAMES = (
-    "DeviceProperties",
     "_exchange_device",
     "_get_device_index",
     "_is_in_bad_fork",
@@ -244,8 +243,6 @@ _DEVICE_NAMES = (
     "device",
     "device_count",
     "device_of",
-    "get_device_capability",
-    "get_device_name",
     "init",
     "is_available",
     "is_initialized",
@@ -266,7 +263,7 @@ def build(persona: Persona) -> ModuleType:
     module.__dict__["_lazy_init"] = init
     _submodule(module, "_utils", {"_get_device_index": _get_device_index})
     if "properties" in persona.features:
-        module.__dict__["get_device_properties"] = get_device_properties
+        _fill(module, here, ("DeviceProperties", "get_device_capability", "get_device_name", "get_device_properties"))
     if "streams" in persona.features:
         _fill(module, here, _STREAM_NAMES)
         module.__dict__["Stream"] = streams.Stream

@@ -77,5 +77,40 @@ MUSA = Persona(
     compute_capability=(3, 1),
 )
 
-PERSONAS: Mapping[str, Persona] = MappingProxyType({persona.name: persona for persona in (MUSA,)})
+NPU = Persona(
+    name="npu",
+    device_type="npu",
+    display_name="NPU",
+    transport="hccl",
+    grammar="npu",
+    management_modules=(),
+    extension_module="_NPUC",
+    uuid_prefix="",
+    features=FEATURES,
+    dtypes=frozenset(COMMON_DTYPES),
+    autocast_dtypes=(torch.float16, torch.bfloat16),
+    device_name="Ascend 910B (simulated)",
+    compute_units=24,
+    compute_capability=(0, 0),
+)
+
+MINIMAL = Persona(
+    name="minimal",
+    device_type="minimal",
+    display_name="minimal",
+    transport="gloo",
+    grammar=None,
+    management_modules=(),
+    extension_module="",
+    uuid_prefix="",
+    features=frozenset(),
+    dtypes=frozenset((torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32)),
+    autocast_dtypes=(),
+    device_name="minimal device (simulated)",
+    compute_units=1,
+    compute_capability=(0, 0),
+)
+"""As little as the contract allows: tensors, copies, the current device. No streams, events, random state or memory counters."""
+
+PERSONAS: Mapping[str, Persona] = MappingProxyType({persona.name: persona for persona in (MUSA, NPU, MINIMAL)})
 """Every persona by name."""

@@ -99,6 +99,15 @@ def _set_storage(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:  # noqa: AR
     return tensor
 
 
+def _pack_sequence(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
+    """Lengths come from the host, and the sizes of the batches go back there."""
+    host_args, host_kwargs, index, _ = unwrap(plan, args, kwargs)
+    machine = current_machine()
+    device, stream = machine.open(index), machine.current_stream(index)
+    data, batch_sizes = machine.scheduler.launch(plan, plan.kernel, host_args, host_kwargs, stream)
+    return wrap(data, device, stream), batch_sizes
+
+
 def _record_stream(plan: OperatorPlan, args: Any, kwargs: Any) -> None:  # noqa: ARG001
     args[0].record_stream(args[1])
 
@@ -127,6 +136,7 @@ SPECIAL: dict[Any, Callable[[OperatorPlan, Any, Any], Any]] = {
     aten.set_.source_Tensor_storage_offset: _set,
     aten.set_.source_Storage: _set_storage,
     aten.set_.source_Storage_storage_offset: _set_storage,
+    aten._pack_padded_sequence.default: _pack_sequence,
     aten.record_stream.default: _record_stream,
     aten.is_pinned.default: _is_pinned,
     aten._pin_memory.default: _pin_memory,

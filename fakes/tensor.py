@@ -162,8 +162,13 @@ def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
 
     Raises:
         torch.OutOfMemoryError: the device has no room.
+        NotImplementedError: the tensor is sparse.
     """
-    block = Block(device.allocator, data.nbytes, stream)
+    try:
+        nbytes = data.nbytes
+    except RuntimeError:
+        raise NotImplementedError(f"a simulated device has strided tensors only, not {data.layout}") from None
+    block = Block(device.allocator, nbytes, stream)
     size = data.shape
     tensor: DeviceTensor = _make(
         DeviceTensor, size, data.stride(), data.storage_offset(), None, data.dtype, _strided, device.torch_device

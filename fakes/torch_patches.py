@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.utils._device import DeviceContext, _device_constructors
@@ -85,8 +85,30 @@ def _patch_accelerator(patches: Patches, machine: Machine) -> None:
         "_accelerator_resetAccumulatedStats": lambda index: machine.device(index).allocator.reset_accumulated(),
     }
     for name, replacement in replacements.items():
+        feature = _FEATURE_OF.get(name)
         if hasattr(torch._C, name):
-            patches.set(torch._C, name, replacement)
+            lacks = feature is not None and feature not in machine.persona.features
+            patches.set(torch._C, name, _refusing(machine, feature or "") if lacks else replacement)
+
+
+_FEATURE_OF = {
+    "_accelerator_getStream": "streams",
+    "_accelerator_setStream": "streams",
+    "_accelerator_isAllocatorInitialized": "memory",
+    "_accelerator_emptyCache": "memory",
+    "_accelerator_getMemoryInfo": "memory",
+    "_accelerator_getDeviceStats": "memory",
+    "_accelerator_resetPeakStats": "memory",
+    "_accelerator_resetAccumulatedStats": "memory",
+}
+"""The feature without which a persona refuses."""
+
+
+def _refusing(machine: Machine, feature: str) -> Callable[..., Any]:
+    def refuse(*_: Any) -> NoReturn:
+        raise NotImplementedError(f"the {machine.persona.device_type} device does not support {feature}")
+
+    return refuse
 
 
 def _nested(flat: dict[str, int]) -> dict[str, Any]:
@@ -148,12 +170,28 @@ def _patch_constructors(patches: Patches, machine: Machine) -> None:
                 return events.Event(*args, **kwargs)
             return original_event(*args, **kwargs)
 
-    for name, kind, original in (
-        ("Generator", GeneratorType, original_generator),
-        ("Stream", StreamType, original_stream),
-        ("Event", EventType, original_event),
+    for name, kind, original, feature in (
+        ("Generator", GeneratorType, original_generator, "rng"),
+        ("Stream", StreamType, original_stream, "streams"),
+        ("Event", EventType, original_event, "events"),
     ):
+        if feature not in machine.persona.features:
+            kind = _refusing_type(machine, kind, feature)  # noqa: PLW2901 - the same class, for this device's own calls
         patches.set(torch, name, kind(name, (), {"__doc__": original.__doc__, "__module__": "torch"}))
+
+
+def _refusing_type(machine: Machine, kind: Any, feature: str) -> Any:
+    """A class like `kind` that refuses to be made for this device."""
+    refuse = _refusing(machine, feature)
+
+    class RefusingType(kind):  # type: ignore[misc]
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - a metaclass
+            device = kwargs.get("device", args[0] if args else None)
+            if (device is None and feature != "rng") or (device is not None and _is_ours(device, machine)):
+                refuse()
+            return super().__call__(*args, **kwargs)
+
+    return RefusingType
 
 
 def _is_ours(device: Any, machine: Machine) -> bool:

@@ -15,6 +15,7 @@ from rich.table import Table
 from conformance import CONTRACT_REVISION
 from conformance.clauses import CLAUSES, UnknownClauseError, get_clause
 from reports.contract_document import render_contract
+from reports.layout_command import layout
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -67,6 +68,9 @@ def faults(as_json: bool) -> None:
     for row in rows:
         table.add_row(str(row["id"]), ", ".join(row["clauses"]), str(row["seen_in"]), str(row["summary"]))
     _console().print(table)
+
+
+main.add_command(layout)
 
 
 def _console() -> Console:

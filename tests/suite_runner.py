@@ -37,7 +37,7 @@ def run_suite(
     answer = children.run(
         "suite_runner:run_here",
         backend={},
-        environment={"PYTHONDONTWRITEBYTECODE": "1", **(environment or {})},
+        environment=environment or {},
         fresh_interpreter=False,
         timeout=timeout,
         arguments={"command_line": list(arguments)},

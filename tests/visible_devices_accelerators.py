@@ -19,7 +19,7 @@ class Foreign:
         return False
 
     def resolve_visible_device_id(self, physical_device_id: Any) -> int:
-        return int(read_visible_devices(GRAMMARS["musa"]).resolve(physical_device_id))
+        return read_visible_devices(GRAMMARS["musa"]).resolve(physical_device_id)
 
 
 class Hasty(Foreign):

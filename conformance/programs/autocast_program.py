@@ -143,7 +143,9 @@ class _Runner:
         due = self.model.product(step.inputs)
         where = " > ".join("off" if dtype is None else str(dtype) for dtype in self.model.stack) or "no context"
         require(made.dtype == due, f"`{step}` on {self.place} inside {where} gave {made.dtype}; due was {due}")
-        require(bool((made.float().cpu() == 3).all()), f"`{step}` of 3 x 3 ones on {self.place} inside {where} gave {made.tolist()}")
+        require(
+            bool((made.float().cpu() == 3).all()), f"`{step}` of 3 x 3 ones on {self.place} inside {where} gave {made.tolist()}"
+        )
 
 
 _HALF = (torch.bfloat16, torch.float16)

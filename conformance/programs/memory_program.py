@@ -352,7 +352,13 @@ _SIZES = (0, 1, 3, 511, 512, 513, 4096, 65537, (1 << 20) - 1, 1 << 20, (1 << 20)
 # Sampled from lists, which is much cheaper to draw than building each from parts; the simplest come first.
 _NUMBERS = range(_DEVICES)
 _allocate = st.sampled_from(
-    [Allocate(size, device, current, way) for size in _SIZES for way in sorted(_WAYS) for current in _NUMBERS for device in _NUMBERS]
+    [
+        Allocate(size, device, current, way)
+        for size in _SIZES
+        for way in sorted(_WAYS)
+        for current in _NUMBERS
+        for device in _NUMBERS
+    ]
 )
 _free, _view = st.sampled_from([Free(which) for which in range(5)]), st.sampled_from([View(which) for which in range(5)])
 _empty_cache = st.just(EmptyCache())

@@ -149,7 +149,9 @@ class _Runner:
             getattr(self, f"_{type(statement).__name__}")(statement)
         for device, saves in self.saved.items():
             for state, copy, name in saves:
-                require(torch.equal(state, copy), f"the state of device {device} that was saved after {_shown(name)} has changed since")
+                require(
+                    torch.equal(state, copy), f"the state of device {device} that was saved after {_shown(name)} has changed since"
+                )
         for place in list(self.model.states):
             for name in self.model.paths(place):
                 self._Seed(Seed(name.seed, place))

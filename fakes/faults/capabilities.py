@@ -13,6 +13,7 @@ from fakes.faults.fault import Fault
 from fakes.patching import Patches
 from harness.accelerator.capabilities import Capability, CapabilityEvidence
 from harness.accelerator.namespace_access import NamespaceAccess
+from harness.accelerator.namespace_memory import NamespaceMemory
 from harness.accelerator.namespace_random import NamespaceRandom
 from harness.accelerator.torch_namespace import TorchNamespaceAccelerator
 from harness.errors import UnknownCapabilityError
@@ -105,6 +106,11 @@ def _apply_selection_initialises(patches: Patches) -> None:
     patches.set(NamespaceAccess, "is_available", is_available)
 
 
+def _apply_observer_declared_but_missing(patches: Patches) -> None:
+    _answer(Capability.OOM_OBSERVER, True)(patches)
+    patches.set(NamespaceMemory, "attach_oom_observer", lambda _self, _callback: False)
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault("cap-typo-is-no", ("CAP-1",), "A capability that nobody knows reads as not supported.", "seed", _probe(_typo_is_no)),
     Fault(
@@ -127,7 +133,7 @@ FAULTS: tuple[Fault, ...] = (
         ("CAP-2",),
         "The out-of-memory observer is declared where nothing attaches one.",
         "B106",
-        _answer(Capability.OOM_OBSERVER, True),
+        _apply_observer_declared_but_missing,
     ),
     Fault(
         "cap-declared-but-without-effect",

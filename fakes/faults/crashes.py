@@ -18,7 +18,7 @@ from harness.accelerator.namespace_access import NamespaceAccess
 
 
 def _crash_on_strided_copies(patches: Patches) -> None:
-    from fakes import special_operators
+    from fakes import dispatch, special_operators
     from fakes.tensor import DeviceTensor
 
     operator = torch.ops.aten.copy_.default
@@ -30,6 +30,7 @@ def _crash_on_strided_copies(patches: Patches) -> None:
         return original(plan, args, kwargs)
 
     patches.set_item(special_operators.SPECIAL, operator, copy)
+    patches.set(dispatch, "_plans", {})
 
 
 def _abort_out_of_range(patches: Patches) -> None:

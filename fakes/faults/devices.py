@@ -159,16 +159,17 @@ def _copies_to_the_device(change: Callable[[torch.Tensor], torch.Tensor]) -> App
 
     def apply(patches: Patches) -> None:
         from fakes import dispatch
+        from fakes.special_operators import SPECIAL
         from fakes.tensor import DeviceTensor
 
         operator = torch.ops.aten.copy_.default
-        original = dispatch.SPECIAL[operator]
+        original = SPECIAL[operator]
 
         def copy(plan: Any, args: Any, kwargs: Any) -> Any:
             source = args[1] if isinstance(args[1], DeviceTensor) else change(args[1])
             return original(plan, (args[0], source, *args[2:]), kwargs)
 
-        patches.set_item(dispatch.SPECIAL, operator, copy)
+        patches.set_item(SPECIAL, operator, copy)
         patches.set(dispatch, "_plans", {})
 
     return apply
@@ -200,9 +201,9 @@ def _flushed(source: torch.Tensor) -> torch.Tensor:
 
 
 def _apply_mixture_computed(patches: Patches) -> None:
-    from fakes import dispatch
+    from fakes import arguments
 
-    patches.set(dispatch, "_refuse_mixture", lambda _index, _other: None)
+    patches.set(arguments, "refuse_mixture", lambda _index, _other: None)
 
 
 def _live_shown(accelerator: Any) -> Any:

@@ -282,8 +282,8 @@ def _exception_leaves_it(patches: Patches) -> None:
 def _wraps_again(patches: Patches) -> None:
     right = torch_patch.TorchDistributedPatch.hold
 
-    def wrong(self: Any, holder: object, accelerator: Any) -> None:
-        right(self, holder, accelerator)
+    def wrong(self: Any, holder: object, accelerator: Any, reloader: Any = None) -> None:
+        right(self, holder, accelerator, reloader)
         self._replace()
 
     patches.set(torch_patch.TorchDistributedPatch, "hold", wrong)

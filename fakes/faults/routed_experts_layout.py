@@ -123,7 +123,7 @@ def _ranks_unchecked(patches: Patches) -> None:
 
 
 def _tail_restarts(patches: Patches) -> None:
-    patches.set(ParallelLayout, "_first_tail_number", lambda _layout, _lengths, _row: 0)
+    patches.set(ParallelLayout, "first_tail_number", lambda _layout, _lengths, _row: 0)
 
 
 def _spread_restarts(patches: Patches) -> None:
@@ -149,7 +149,7 @@ def _numbered_padding(ids: Callable[[torch.Tensor, torch.Tensor, int], torch.Ten
 
 def _zeros(patches: Patches) -> None:
     patches.set(padding, "write_sequential", lambda rows, **_numbers: rows.zero_())
-    patches.set(padding, "write_spread", lambda out, rows, **_numbers: out[torch.tensor(rows, dtype=torch.int64)].zero_())
+    patches.set(padding, "write_spread", lambda rows, **_numbers: rows.zero_())
 
 
 def _overflows(numbers: torch.Tensor, rows: torch.Tensor, num_experts: int) -> torch.Tensor:

@@ -27,8 +27,8 @@ _FROM_TORCH_ACCELERATOR: Mapping[str, str] = {
     "current_device": "current_device_index",
     "set_device": "set_device_index",
     "synchronize": "synchronize",
-    "current_stream": "current_stream",
 }
+_STREAM_NAMES = frozenset({"Stream", "current_stream", "stream"})
 _MEMORY_FROM_TORCH_ACCELERATOR: Mapping[str, str] = {
     "empty_cache": "empty_cache",
     "mem_get_info": "get_memory_info",
@@ -131,17 +131,37 @@ class GenericAccelerator(TorchNamespaceAccelerator):
 
     def _find_common(self, name: str) -> Any | None:
         """The function of that name for PyTorch's current accelerator."""
-        if name in _FROM_TORCH_ACCELERATOR:
-            return getattr(torch.accelerator, _FROM_TORCH_ACCELERATOR[name], None)
-        if name in _MEMORY_FROM_TORCH_ACCELERATOR:
-            return getattr(torch.accelerator, _MEMORY_FROM_TORCH_ACCELERATOR[name], None) if _has_common_allocator() else None
-        if name == "stream":
-            return CurrentStream
+        if name in _STREAM_NAMES:
+            return self._common_stream_function(name) if self._common_streams_work else None
+        if name == "Event":
+            return functools.partial(torch.Event, self.device_type) if self._common_events_work else None
+        if name in _MEMORY_FROM_TORCH_ACCELERATOR and not _has_common_allocator():
+            return None
+        known = _FROM_TORCH_ACCELERATOR.get(name) or _MEMORY_FROM_TORCH_ACCELERATOR.get(name)
+        return None if known is None else getattr(torch.accelerator, known, None)
+
+    def _common_stream_function(self, name: str) -> Any | None:
         if name == "Stream":
             return self._common_stream
-        if name == "Event":
-            return functools.partial(torch.Event, self.device_type)
-        return None
+        return CurrentStream if name == "stream" else getattr(torch.accelerator, name, None)
+
+    # PyTorch has these functions for every device type, and only the device can say whether they do anything.
+
+    @functools.cached_property
+    def _common_streams_work(self) -> bool:
+        return self._works(self._common_stream)
+
+    @functools.cached_property
+    def _common_events_work(self) -> bool:
+        return self._works(lambda: torch.Event(self.device_type).record())
+
+    def _works(self, attempt: Callable[[], Any]) -> bool:
+        self._enter_runtime()
+        try:
+            attempt()
+        except (RuntimeError, TypeError):  # NotImplementedError is a RuntimeError
+            return False
+        return True
 
     def _common_stream(self, device: DeviceLike = None, priority: int = 0) -> torch.Stream:
         return torch.Stream(device=self.device(device), priority=priority)

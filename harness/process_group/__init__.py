@@ -14,6 +14,7 @@ from harness.process_group.normalizer import (
     normalize_backend,
     weight_update_backend,
 )
+from harness.process_group.point_to_point import batch_isend_irecv
 from harness.process_group.reloadable import (
     abandon_process_groups,
     destroy_process_groups,
@@ -31,6 +32,7 @@ __all__ = [
     "ProcessGroupReloader",
     "ReloadableProcessGroup",
     "abandon_process_groups",
+    "batch_isend_irecv",
     "destroy_process_groups",
     "distributed_device_id",
     "init_process_group",

@@ -6,10 +6,12 @@ difference is a hang (PGL-4, PGL-8, PGL-9). Not for: the steps themselves (`relo
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from harness.errors import ProcessGroupError
@@ -29,14 +31,25 @@ class RankState:
     problem: str
 
 
-def agree(operation: str, mine: RankState, control_group: Any) -> frozenset[int]:
-    """The places of the groups that any rank destroyed for good, once all ranks are found to agree on the rest.
+@dataclass(frozen=True)
+class Agreement:
+    """`retired` are the places of the groups that any rank destroyed for good.
+
+    `tensors` were communicated last, and must live until the group that did so is gone: where C++ would hold the last reference to one,
+    gloo's thread needs Python's lock to drop it, while torch 2.7 holds that lock as it ends the thread, and both wait for ever.
+    """
+
+    retired: frozenset[int]
+    tensors: tuple[torch.Tensor, ...]
+
+
+def agree(operation: str, mine: RankState, control_group: Any) -> Agreement:
+    """Find all ranks to agree on everything but the groups that are gone. `control_group` is None for WORLD.
 
     Raises:
         ProcessGroupError: on every rank, if the ranks differ or one of them has a problem; nothing has been changed then.
     """
-    states: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(states, mine, group=control_group)
+    states, tensors = gather(mine, control_group)
     problems = [f"rank {rank}: {state.problem}" for rank, state in enumerate(states) if state.problem]
     if problems:
         raise ProcessGroupError(f"{operation} changed nothing, because of {'; '.join(problems)}")
@@ -44,7 +57,23 @@ def agree(operation: str, mine: RankState, control_group: Any) -> frozenset[int]
     _require_equal(operation, "the number of groups", [len(state.groups) for state in states])
     for place, identities in enumerate(zip(*(state.groups for state in states), strict=True)):
         _require_equal(operation, f"group {place} in the order of creation", list(identities))
-    return frozenset().union(*(state.retired for state in states))
+    return Agreement(frozenset().union(*(state.retired for state in states)), tensors)
+
+
+def gather(mine: RankState, control_group: Any) -> tuple[list[RankState], tuple[torch.Tensor, ...]]:
+    """The states of all ranks in order, and every tensor that was communicated."""
+    data = torch.frombuffer(bytearray(pickle.dumps(mine)), dtype=torch.uint8)
+    ranks = range(dist.get_world_size())
+    length = torch.tensor([data.numel()])
+    lengths = [torch.zeros_like(length) for _ in ranks]
+    dist.all_gather(lengths, length, group=control_group)
+    padded = torch.zeros(int(max(lengths)), dtype=torch.uint8)
+    padded[: data.numel()] = data
+    parts = [torch.zeros_like(padded) for _ in ranks]
+    dist.all_gather(parts, padded, group=control_group)
+    # What arrives was pickled by this function on another rank of the same program.
+    states = [pickle.loads(bytes(part[: int(size)].tolist())) for part, size in zip(parts, lengths, strict=True)]
+    return states, (length, *lengths, padded, *parts)
 
 
 def _require_equal(operation: str, what: str, values: Iterable[Any]) -> None:

@@ -167,7 +167,8 @@ class ProcessGroupReloader:
             return
         self._adopt_if_unknown()
         with self._step(operation, "agreeing on the groups"):
-            self._retire(agree(operation, self._state(), self._control_group()))
+            agreement = agree(operation, self._state(), self._control_group())  # its tensors live until this function returns
+            self._retire(agreement.retired)
         shown = [_Shown.of(handle) for handle in self.groups]
         timeout = torch_world.timeout_of(self._world)
         with self._step(operation, "destroying WORLD", changes=True):
@@ -194,7 +195,8 @@ class ProcessGroupReloader:
         if recipe is None or self._is_live:
             return
         with self._step(operation, "agreeing on the groups"):
-            self._retire(agree(operation, self._state(), None))
+            agreement = agree(operation, self._state(), None)  # its tensors live until this function returns
+            self._retire(agreement.retired)
         with self._step(operation, "destroying the CPU WORLD", changes=True):
             self._end_world()
         with self._step(operation, "starting WORLD", changes=True):

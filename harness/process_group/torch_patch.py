@@ -13,21 +13,32 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed
 
-from harness.process_group import normalizer
+from harness.process_group import normalizer, point_to_point
 
 if TYPE_CHECKING:
     from harness.accelerator.contract import Accelerator
+    from harness.process_group.reloader import ProcessGroupReloader
 
 logger = logging.getLogger(__name__)
 
-PATCHED_FUNCTIONS = ("init_process_group", "new_group")
+PATCHED_FUNCTIONS = ("init_process_group", "new_group", "batch_isend_irecv")
 _MODULES = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 """Where PyTorch keeps references to them; `new_subgroups` and device meshes call those."""
 _ORIGINAL = "_before_the_accelerator_patch"
+
+
+@dataclass(frozen=True)
+class _Hold:
+    """Who wants the patch, the accelerator to normalise for, and the reloader that makes the groups, if any."""
+
+    holder: object
+    accelerator: Accelerator | None
+    reloader: ProcessGroupReloader | None
 
 
 class TorchDistributedPatch:
@@ -35,23 +46,22 @@ class TorchDistributedPatch:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._holders: list[tuple[object, Accelerator | None]] = []
+        self._holds: tuple[_Hold, ...] = ()
         self._replaced: list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]] = []
 
     @property
     def is_active(self) -> bool:
         """Whether calls are normalised now."""
-        return bool(self._holders)
+        return bool(self._holds)
 
-    def hold(self, holder: object, accelerator: Accelerator | None) -> None:
-        """Patch for this holder; the accelerator of the latest holder is the one that counts. A second hold of the same holder only
-        gives it another accelerator.
-        """
+    def hold(self, holder: object, accelerator: Accelerator | None, reloader: ProcessGroupReloader | None = None) -> None:
+        """Patch for this holder; what the latest holder wants counts. A second hold of the same holder only changes what it wants."""
+        new = _Hold(holder, accelerator, reloader)
         with self._lock:
-            if any(held[0] is holder for held in self._holders):
-                self._holders = [(held, accelerator if held is holder else its_own) for held, its_own in self._holders]
+            if any(hold.holder is holder for hold in self._holds):
+                self._holds = tuple(new if hold.holder is holder else hold for hold in self._holds)
                 return
-            self._holders = [*self._holders, (holder, accelerator)]
+            self._holds = (*self._holds, new)
             try:
                 if not self._replaced:
                     self._replace()
@@ -62,8 +72,8 @@ class TorchDistributedPatch:
     def release(self, holder: object) -> None:
         """Give up one hold; without one, do nothing."""
         with self._lock:
-            self._holders = [held for held in self._holders if held[0] is not holder]
-            if not self._holders:
+            self._holds = tuple(hold for hold in self._holds if hold.holder is not holder)
+            if not self._holds:
                 self._restore()
 
     def renew_lock(self) -> None:
@@ -96,9 +106,15 @@ class TorchDistributedPatch:
     def _wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def normalized(*arguments: Any, **keywords: Any) -> Any:
-            holders = self._holders
-            if holders:
-                arguments, keywords = normalizer.with_normalized_backend(original, arguments, keywords, holders[-1][1])
+            holds = self._holds
+            if not holds:
+                return original(*arguments, **keywords)
+            if original.__name__ == "batch_isend_irecv":
+                return functools.partial(point_to_point.batch_isend_irecv, otherwise=original)(*arguments, **keywords)
+            wanted = holds[-1]
+            if wanted.reloader is not None:
+                return getattr(wanted.reloader, original.__name__)(*arguments, accelerator=wanted.accelerator, **keywords)
+            arguments, keywords = normalizer.with_normalized_backend(original, arguments, keywords, wanted.accelerator)
             return original(*arguments, **keywords)
 
         normalized.__dict__[_ORIGINAL] = original
@@ -116,12 +132,13 @@ _INSTALLED = object()
 os.register_at_fork(after_in_child=_PATCH.renew_lock)
 
 
-def install(accelerator: Accelerator | None = None) -> None:
-    """Patch `torch.distributed` until `uninstall`; installing again changes nothing but the accelerator (PGN-10).
+def install(accelerator: Accelerator | None = None, reloader: ProcessGroupReloader | None = None) -> None:
+    """Patch `torch.distributed` until `uninstall`; installing again changes nothing but the two arguments (PGN-10).
 
-    `accelerator` is the one to normalise for; None asks for the process's own at each call.
+    `accelerator` is the one to normalise for; None asks for the process's own at each call. With a `reloader`, every group that the program
+    makes is one that can be destroyed and rebuilt.
     """
-    _PATCH.hold(_INSTALLED, accelerator)
+    _PATCH.hold(_INSTALLED, accelerator, reloader)
 
 
 def uninstall() -> None:
@@ -137,12 +154,14 @@ def is_installed() -> bool:
 
 
 @contextmanager
-def patched_torch_distributed(accelerator: Accelerator | None = None) -> Iterator[None]:
-    """A context in which `torch.distributed.init_process_group` and `new_group` normalise their backend. It may be entered inside
-    itself; however it ends, what it patched is undone (PGN-10).
+def patched_torch_distributed(
+    accelerator: Accelerator | None = None, reloader: ProcessGroupReloader | None = None
+) -> Iterator[None]:
+    """A context in which `torch.distributed.init_process_group` and `new_group` normalise their backend; arguments as for `install`.
+    It may be entered inside itself; however it ends, what it patched is undone (PGN-10).
     """
     holder = object()
-    _PATCH.hold(holder, accelerator)
+    _PATCH.hold(holder, accelerator, reloader)
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ import torch
 
 from harness.errors import RoutedExpertsError
 from harness.routed_experts import padding as padding_rows
-from harness.routed_experts.layout import ParallelLayout, RowKind, RowRun
+from harness.routed_experts.layout import ParallelLayout
 
 PaddingPolicy = Literal["sequential", "spread"]
 
@@ -56,22 +56,64 @@ def align_routed_experts(
         return torch.empty((0, 0, 0), dtype=torch.int32)
     if validate:
         check_expert_ids(routed_experts, num_experts)
-    runs = layout.runs(lengths)
     first = routed_experts[0]
     out = torch.empty((layout.local_length(lengths), *first.shape[1:]), dtype=first.dtype, device=first.device)
-    _write_sequences(out, routed_experts, lengths, runs, num_experts)
-    if padding == "spread":
-        rows = [row for run in runs if run.kind is not RowKind.SOURCE for row in range(run.local_row, run.local_row + run.length)]
-        padding_rows.write_spread(
-            out,
-            rows,
-            first=layout.padding_rows_before(lengths),
-            num_experts=num_experts,
-            expert_parallel_size=layout.expert_parallel_size,
-        )
-    elif runs and runs[-1].kind is RowKind.TAIL_PADDING:
-        padding_rows.write_sequential(out[runs[-1].local_row :], first=runs[-1].first, num_experts=num_experts)
+    _write(out, routed_experts, lengths, layout, _numbering(padding, out, lengths, layout, num_experts))
     return out
+
+
+def _numbering(
+    padding: PaddingPolicy, out: torch.Tensor, lengths: Sequence[int], layout: ParallelLayout, num_experts: int
+) -> padding_rows.Numbering:
+    if padding == "sequential":
+        return padding_rows.SequentialNumbering(out.size(1), out.size(2), num_experts)
+    before = layout.padding_rows_before(lengths)
+    return padding_rows.SpreadNumbering(out.size(2), num_experts, layout.expert_parallel_size, first=before)
+
+
+def _write(
+    out: torch.Tensor,
+    routed_experts: Sequence[torch.Tensor],
+    lengths: Sequence[int],
+    layout: ParallelLayout,
+    numbering: padding_rows.Numbering,
+) -> None:
+    """Write all rows in one concatenation, but for a long tail, which is written in place."""
+    pieces: list[torch.Tensor] = []
+    gaps: list[tuple[int, int, int]] = []  # (index in pieces, first row in the table, count)
+    end = padded = 0
+    for local_row, count, sequence, first in layout.spans(lengths):
+        end = local_row + count
+        sources = lengths[sequence] - 1 - first
+        if sources >= count:
+            pieces.append(routed_experts[sequence][first : first + count])
+            continue
+        if sources > 0:
+            pieces.append(routed_experts[sequence][first : first + sources])
+        else:
+            sources = 0
+        gaps.append((len(pieces), numbering.table_row(first + sources - lengths[sequence] + 1, padded), count - sources))
+        pieces.append(out)
+        padded += count - sources
+    tail = out.size(0) - end
+    number = layout.first_tail_number(lengths, end) if tail else 0
+    if gaps:
+        # Padding behind sequences is short and its numbering comes round, so one small table serves all of it.
+        table_rows = max([row + count for _, row, count in gaps])
+        table = numbering.table(out, table_rows)
+        cut: dict[tuple[int, int], torch.Tensor] = {}
+        for index, row, count in gaps:
+            if (row, count) not in cut:
+                cut[row, count] = table[row : row + count]
+            pieces[index] = cut[row, count]
+        row = numbering.table_row(number + 1, padded)
+        if row + tail <= table_rows:
+            pieces.append(table[row : row + tail])
+            tail = 0
+    if pieces:
+        torch.cat(pieces, out=out[: out.size(0) - tail])
+    if tail:
+        numbering.write_tail(out[-tail:], number, padded)
 
 
 def check_expert_ids(routed_experts: Sequence[torch.Tensor], num_experts: int) -> None:
@@ -92,33 +134,15 @@ def check_expert_ids(routed_experts: Sequence[torch.Tensor], num_experts: int) -
         ids = _comparable(experts, num_experts)
         lowest, highest = torch.aminmax(ids)
         if int(lowest) < 0 or int(highest) >= num_experts:
-            position, layer, choice = ((ids < 0) | (ids >= num_experts)).nonzero()[0].tolist()
+            # A narrow dtype would wrap the bound (128 is −128 in int8), so the place is looked for in a wide one.
+            wide = ids.to(torch.int64)
+            position, layer, choice = ((wide < 0) | (wide >= num_experts)).nonzero()[0].tolist()
             value = int(experts[position, layer, choice])
             unrecorded = "; −1 marks a row that was never recorded" if value == -1 else ""
             raise RoutedExpertsError(
                 f"sequence {sequence}, position {position}, layer {layer}, choice {choice}: expert id {value} is not in "
                 f"[0, {num_experts}){unrecorded}"
             )
-
-
-def _write_sequences(
-    out: torch.Tensor, routed_experts: Sequence[torch.Tensor], lengths: Sequence[int], runs: Sequence[RowRun], num_experts: int
-) -> None:
-    """Write all rows but the tail in one concatenation, sequences' padding in the numbering `sequential`."""
-    # Padding behind a sequence is short (fewer than 2C rows) and starts alike behind each, so one table serves all.
-    source = RowKind.SOURCE
-    behind = [run.first + run.length - lengths[run.sequence] for run in runs if run.kind is not source and run.sequence is not None]
-    table = padding_rows.sequence_padding(out, max(behind, default=-1) + 1, num_experts)
-    pieces = []
-    for _, count, kind, sequence, first in runs:
-        if kind is source and sequence is not None:
-            pieces.append(routed_experts[sequence][first : first + count])
-        elif sequence is not None:
-            start = first - lengths[sequence] + 1
-            pieces.append(table[start : start + count])
-    if pieces:
-        tail = runs[-1] if runs[-1].sequence is None else None
-        torch.cat(pieces, out=out if tail is None else out[: tail.local_row])
 
 
 def _checked_lengths(routed_experts: Sequence[torch.Tensor], tokens: Sequence[torch.Tensor], num_experts: int) -> list[int]:

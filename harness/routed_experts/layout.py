@@ -56,7 +56,7 @@ class TokenLocation(NamedTuple):
     local_row: int
 
 
-_Span: TypeAlias = "tuple[int, int, int, int]"
+Span: TypeAlias = "tuple[int, int, int, int]"
 """(local row, count, sequence, first position): positions of one padded sequence that lie together in a rank's rows."""
 
 
@@ -163,7 +163,7 @@ class ParallelLayout:
         _check_lengths(sequence_lengths)
         runs = []
         end = 0
-        for local_row, count, sequence, first in self._spans(sequence_lengths):
+        for local_row, count, sequence, first in self.spans(sequence_lengths):
             end = local_row + count
             sources = sequence_lengths[sequence] - 1 - first
             if sources >= count:
@@ -175,18 +175,21 @@ class ParallelLayout:
                 runs.append(RowRun(local_row, count, RowKind.SEQUENCE_PADDING, sequence, first))
         tail = self.local_length(sequence_lengths) - end
         if tail:
-            runs.append(RowRun(end, tail, RowKind.TAIL_PADDING, None, self._first_tail_number(sequence_lengths, end)))
+            runs.append(RowRun(end, tail, RowKind.TAIL_PADDING, None, self.first_tail_number(sequence_lengths, end)))
         return runs
 
-    def _spans(self, sequence_lengths: Sequence[int]) -> list[_Span]:
-        """This rank's rows but for the tail, as stretches of padded sequences in local order."""
+    def spans(self, sequence_lengths: Sequence[int]) -> list[Span]:
+        """This rank's rows but for the tail, as stretches of padded sequences in local order, without gaps from row 0 on.
+
+        The quick form of `runs`, for lengths of at least 1: source and padding rows are not told apart, and nothing is checked.
+        """
         return self._zigzag_spans(sequence_lengths) if self.zigzag else self._joined_spans(sequence_lengths)
 
-    def _zigzag_spans(self, sequence_lengths: Sequence[int]) -> list[_Span]:
+    def _zigzag_spans(self, sequence_lengths: Sequence[int]) -> list[Span]:
         window_start, window_end = self._window(sequence_lengths)
         chunks = 2 * self.context_parallel_size
         early, late = self.context_parallel_rank, chunks - 1 - self.context_parallel_rank
-        spans: list[_Span] = []
+        spans: list[Span] = []
         row = -window_start
         length_of_window = window_end - window_start
         for sequence, length in enumerate(sequence_lengths):
@@ -206,10 +209,10 @@ class ParallelLayout:
             row = end
         return spans
 
-    def _joined_spans(self, sequence_lengths: Sequence[int]) -> list[_Span]:
+    def _joined_spans(self, sequence_lengths: Sequence[int]) -> list[Span]:
         """Without zigzag a rank's rows are a window of the joined sequences."""
         window_start, window_end = self._joined_window(sequence_lengths)
-        spans: list[_Span] = []
+        spans: list[Span] = []
         row = 0
         for sequence, length in enumerate(sequence_lengths):
             if row + length > window_start:
@@ -225,7 +228,7 @@ class ParallelLayout:
         before = self.context_parallel_rank * self.context_parallel_length(sequence_lengths)
         return before + start, before + end
 
-    def _first_tail_number(self, sequence_lengths: Sequence[int], local_row: int) -> int:
+    def first_tail_number(self, sequence_lengths: Sequence[int], local_row: int) -> int:
         """The number in the tail of the padding row at `local_row`: the tail is one per rank under zigzag, else one for all."""
         if self.zigzag:
             return self._window(sequence_lengths)[0] + local_row - self._rows_before_tail(sequence_lengths)
@@ -243,7 +246,7 @@ class ParallelLayout:
             return before + start - _sources_before(before + start, sequence_lengths)
         whole = dataclasses.replace(self, sequence_parallel=False)
         sources = 0
-        for local_row, count, sequence, first in whole._spans(sequence_lengths) if start else ():
+        for local_row, count, sequence, first in whole.spans(sequence_lengths) if start else ():
             sources += max(0, min(start - local_row, count, sequence_lengths[sequence] - 1 - first))
         for length in sequence_lengths:
             chunk = self.chunk_length(length)
@@ -290,7 +293,7 @@ class ParallelLayout:
             return torch.empty(0, dtype=torch.int64)
         lengths = [len(ids) for ids in tokens]
         out = torch.full((self.local_length(lengths),), padding_token_id, dtype=tokens[0].dtype, device=tokens[0].device)
-        for local_row, count, sequence, first in self._spans(lengths):
+        for local_row, count, sequence, first in self.spans(lengths):
             real = min(count, lengths[sequence] - first)
             if real > 0:
                 out[local_row : local_row + real] = tokens[sequence][first : first + real]

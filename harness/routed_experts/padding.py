@@ -9,7 +9,8 @@ stored, so no dtype that can hold `num_experts − 1` overflows (RXA-7).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from typing import Protocol
 
 import torch
 
@@ -42,40 +43,101 @@ def write_sequential(rows: torch.Tensor, *, first: int, num_experts: int) -> Non
         flat[whole * length :].copy_(cycle[: total - whole * length])
 
 
-def sequence_padding(out: torch.Tensor, count: int, num_experts: int) -> torch.Tensor:
-    """The first `count` padding rows behind a sequence in the seed's numbering: the last token's row, then the rows behind it.
+def write_spread(rows: torch.Tensor, *, first: int, num_experts: int, expert_parallel_size: int) -> None:
+    """Fill consecutive padding rows so that in each layer the load of the expert-parallel ranks differs by at most one.
 
-    The last token's row is a group of its own, so the numbering starts again behind it.
-
-    Returns:
-        `[count, layers, top_k]` of `out`'s dtype, device, layers and top_k.
-    """
-    table = out.new_empty((count, *out.shape[1:]))
-    write_sequential(table[-1:] if count == 1 else table[1:], first=0, num_experts=num_experts)
-    if count > 1:
-        table[0] = table[1]
-    return table
-
-
-def write_spread(out: torch.Tensor, rows: Sequence[int], *, first: int, num_experts: int, expert_parallel_size: int) -> None:
-    """Fill padding rows so that in each layer the load of the expert-parallel ranks differs by at most one.
-
-    That holds for any consecutive rows of the numbering, hence on each rank and over all ranks. Where `expert_parallel_size` does not
-    divide `num_experts`, ranks own one expert more or less (`expert_parallel_range`), and a `top_k` beyond what the small ranks own
-    adds the remainder that no choice avoids.
+    That holds for any consecutive rows of the numbering, hence on each rank and over all ranks. Where `expert_parallel_size` does
+    not divide `num_experts`, ranks own one expert more or less (`expert_parallel_range`), and a `top_k` beyond what the small ranks
+    own adds the remainder that no choice avoids.
 
     Args:
-        out: `[local tokens, layers, top_k]`, any integer dtype; only `rows` of it are overwritten.
-        rows: local indices of the padding rows, in local order.
+        rows: `[rows, layers, top_k]`, any integer dtype; overwritten.
         first: the number of the first of them among all padding rows of the layout (`ParallelLayout.padding_rows_before`).
         num_experts: at least `top_k`.
         expert_parallel_size: at least 1.
     """
     for start in range(0, len(rows), _BLOCK_ROWS):
-        block = torch.tensor(rows[start : start + _BLOCK_ROWS])
+        block = rows[start : start + _BLOCK_ROWS]
         numbers = torch.arange(first + start, first + start + len(block)).unsqueeze(1)
-        experts = _spread_experts(numbers, out.size(2), num_experts, expert_parallel_size).to(out.device, out.dtype)
-        out[block.to(out.device)] = experts.unsqueeze(1).expand(-1, out.size(1), -1)
+        experts = _spread_experts(numbers, rows.size(2), num_experts, expert_parallel_size).to(rows.dtype)
+        block.copy_(experts.to(rows.device).unsqueeze(1).expand_as(block))
+
+
+class Numbering(Protocol):
+    """How the padding of one rank is numbered: rows behind sequences from a table that is shared by all, the tail in place."""
+
+    def table_row(self, behind: int, padded: int) -> int:
+        """Where in the table a run of padding begins.
+
+        `behind` is its first row's distance from the last token, so 0 is the last token's row; a run in the tail counts as if it began
+        behind a last token. `padded` is how many padding rows precede it on this rank.
+        """
+
+    def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
+        """The first `count` rows of the table `[count, layers, top_k]`, in the dtype and on the device of `like`."""
+
+    def write_tail(self, rows: torch.Tensor, number: int, padded: int) -> None:
+        """Fill the tail, whose first row has this number in it, and is preceded by `padded` padding rows on this rank."""
+
+
+class SequentialNumbering:
+    """The seed's numbering: it starts again with each group, and the last token's row is a group of its own."""
+
+    def __init__(self, layers: int, top_k: int, num_experts: int) -> None:
+        self._num_experts = num_experts
+        # The numbering comes round when a row starts with expert 0 again.
+        self._period = num_experts // math.gcd(num_experts, layers * top_k)
+
+    def table_row(self, behind: int, padded: int) -> int:  # noqa: ARG002 - see the protocol
+        """As the protocol."""
+        return (behind - 1) % self._period + 1 if behind else 0
+
+    def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
+        """As the protocol: the last token's row, then the rows behind it."""
+        table = like.new_empty((count, *like.shape[1:]))
+        if count == 1 or self._period == 1:
+            write_sequential(table, first=0, num_experts=self._num_experts)
+        else:
+            write_sequential(table[1:], first=0, num_experts=self._num_experts)
+            table[0] = table[1]
+        return table
+
+    def write_tail(self, rows: torch.Tensor, number: int, padded: int) -> None:  # noqa: ARG002 - see the protocol
+        """As the protocol."""
+        write_sequential(rows, first=number, num_experts=self._num_experts)
+
+
+class SpreadNumbering:
+    """One numbering over all padding rows of the layout; `first` is this rank's first number in it."""
+
+    def __init__(self, top_k: int, num_experts: int, expert_parallel_size: int, *, first: int) -> None:
+        self._num_experts = num_experts
+        self._expert_parallel_size = expert_parallel_size
+        self._first = first
+        # The numbering comes round when every rank has had all of its experts, or has taken its turn in the remainder, equally often.
+        least, larger_ranks = divmod(num_experts, expert_parallel_size)
+        if top_k <= least * expert_parallel_size:
+            turn = expert_parallel_size * least * (least + 1 if larger_ranks else 1)
+            self._period = turn // math.gcd(turn, top_k)
+        else:
+            self._period = larger_ranks // math.gcd(larger_ranks, top_k - least * expert_parallel_size)
+
+    def table_row(self, behind: int, padded: int) -> int:  # noqa: ARG002 - see the protocol
+        """As the protocol."""
+        return padded % self._period
+
+    def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
+        """As the protocol."""
+        table = like.new_empty((count, *like.shape[1:]))
+        self._write(table, self._first)
+        return table
+
+    def write_tail(self, rows: torch.Tensor, number: int, padded: int) -> None:  # noqa: ARG002 - see the protocol
+        """As the protocol."""
+        self._write(rows, self._first + padded)
+
+    def _write(self, rows: torch.Tensor, first: int) -> None:
+        write_spread(rows, first=first, num_experts=self._num_experts, expert_parallel_size=self._expert_parallel_size)
 
 
 def _spread_experts(numbers: torch.Tensor, top_k: int, num_experts: int, ranks: int) -> torch.Tensor:

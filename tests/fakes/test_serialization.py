@@ -111,6 +111,7 @@ def test_deepcopy_keeps_gradients_sharing_and_attributes() -> None:
     assert isinstance(copy.deepcopy(nn.Linear(1, 1).to("musa")).weight, nn.Parameter)
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 def test_storages_say_where_they_are() -> None:
     tensor = torch.arange(4, device="musa:1")
     storage = tensor.untyped_storage()

@@ -178,6 +178,11 @@ def test_conjugate_and_negative_views_write_through() -> None:
     assert base.real.tolist() == [2.0, 6.0]
 
 
+def test_sparse_tensors_are_refused() -> None:
+    with pytest.raises(NotImplementedError, match="strided tensors only"):
+        torch.ones(3, device="musa").to_sparse()
+
+
 def test_memory_formats() -> None:
     tensor = torch.randn(2, 3, 4, 5).to("musa:1", memory_format=torch.channels_last)
     assert tensor.is_contiguous(memory_format=torch.channels_last)

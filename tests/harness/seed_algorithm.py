@@ -1,6 +1,6 @@
 """The algorithm that the reference descends from, written out plainly: pad, slice, pad, slice, whole tensors at a time.
 
-For: RXA-10. It takes sizes and ranks as arguments and works in int64, where nothing wraps around.
+For: RXA-10. It takes sizes and ranks as arguments, and works in int64 unless told otherwise, where nothing wraps around.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 def _numbered_rows(count: int, like: torch.Tensor, num_experts: int) -> torch.Tensor:
     layers, top_k = like.shape[1:]
-    numbers = torch.arange(count * layers * top_k, dtype=torch.int64) % num_experts
+    numbers = torch.arange(count * layers * top_k, dtype=like.dtype) % num_experts
     return numbers.reshape(count, layers, top_k)
 
 
@@ -35,10 +35,10 @@ def seed_alignment(
     data_pad_size_multiplier: int,
     sequence_parallel: bool,
     allgather_context_parallel: bool,
+    dtype: torch.dtype = torch.int64,
 ) -> torch.Tensor:
-    """What the seed hands to one rank, in the dtype of its input."""
-    dtype = routed_experts[0].dtype
-    sequences = [_extend(rows.to(torch.int64), 1, num_experts) for rows in routed_experts]
+    """What the seed hands to one rank, in the dtype of its input; `dtype` is what it is computed in."""
+    sequences = [_extend(rows.to(dtype), 1, num_experts) for rows in routed_experts]
     multiple = tensor_parallel_size * data_pad_size_multiplier
     if allgather_context_parallel:
         whole = _extend_to_multiple(torch.cat(sequences), context_parallel_size * multiple, num_experts)
@@ -53,4 +53,4 @@ def seed_alignment(
         rows = _extend_to_multiple(torch.cat(sequences), multiple, num_experts)
     if sequence_parallel:
         rows = rows.chunk(tensor_parallel_size)[tensor_parallel_rank]
-    return rows.to(dtype)
+    return rows.to(routed_experts[0].dtype)

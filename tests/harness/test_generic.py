@@ -146,6 +146,8 @@ def common(monkeypatch: pytest.MonkeyPatch) -> CommonFunctions:
     functions = CommonFunctions()
     monkeypatch.setattr(torch, "accelerator", functions)
     monkeypatch.setattr(torch, DEVICE_TYPE, SimpleNamespace(), raising=False)
+    monkeypatch.setattr(torch, "Stream", SimpleNamespace)
+    monkeypatch.setattr(torch, "Event", lambda *arguments, **keywords: SimpleNamespace(record=lambda: None, **keywords))
     return functions
 
 
@@ -175,6 +177,8 @@ def test_the_common_stream_context_restores_stream_and_device(common: CommonFunc
 
 def test_constructors_name_the_device(common: CommonFunctions, monkeypatch: pytest.MonkeyPatch) -> None:
     accelerator = GenericAccelerator(DEVICE_TYPE)
+    assert accelerator.supports("streams")
+    assert accelerator.supports("events")
     made: list[Any] = []
     monkeypatch.setattr(torch, "Stream", lambda **keywords: made.append(keywords))
     monkeypatch.setattr(torch, "Event", lambda *arguments, **keywords: made.append((arguments, keywords)))
@@ -184,6 +188,25 @@ def test_constructors_name_the_device(common: CommonFunctions, monkeypatch: pyte
         {"device": torch.device(DEVICE_TYPE, 1), "priority": -1},
         ((DEVICE_TYPE,), {"enable_timing": True}),
     ]
+
+
+def test_streams_and_events_that_the_device_refuses_are_denied(common: CommonFunctions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch has `torch.Stream` and `torch.Event` for every device type; a device guard without them refuses."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise NotImplementedError("Backend doesn't support it")
+
+    monkeypatch.setattr(torch, "Stream", refuse)
+    monkeypatch.setattr(torch, "Event", lambda *_, **__: SimpleNamespace(record=refuse))
+    accelerator = GenericAccelerator(DEVICE_TYPE)
+    assert not accelerator.supports("streams")
+    assert not accelerator.supports("events")
+    assert not accelerator.supports("event_timing")
+    assert accelerator.current_stream() is None
+    with pytest.raises(UnsupportedCapabilityError, match="streams"):
+        accelerator.new_stream()
+    with pytest.raises(UnsupportedCapabilityError, match="events"):
+        accelerator.new_event()
 
 
 def test_common_memory_functions_count_where_the_allocator_keeps_statistics(

@@ -157,10 +157,10 @@ def test_sequential_padding_is_a_window_of_one_numbering(layers: int, top_k: int
 def test_spread_numbering_goes_on_across_blocks() -> None:
     """More padding rows than are computed at a time."""
     whole = torch.empty((700, 1, 3), dtype=torch.int64)
-    padding.write_spread(whole, range(700), first=5, num_experts=8, expert_parallel_size=4)
+    padding.write_spread(whole, first=5, num_experts=8, expert_parallel_size=4)
     single = torch.empty((1, 1, 3), dtype=torch.int64)
     for row in (0, 255, 256, 699):
-        padding.write_spread(single, [0], first=5 + row, num_experts=8, expert_parallel_size=4)
+        padding.write_spread(single, first=5 + row, num_experts=8, expert_parallel_size=4)
         assert torch.equal(single[0], whole[row])
 
 
@@ -189,7 +189,7 @@ def test_the_seed_passes_under_its_own_signature(suite: Callable[..., SuiteRun])
         "--aligner=naive_aligners:seed",
         "--effort=quick",
         "-k",
-        "RXA-1 or RXA-2 or RXA-5 or RXA-10",
+        "RXA-2 or RXA-5 or whole_equals_the_seed",
     )
     assert run.exit_code == 0, run.output
 

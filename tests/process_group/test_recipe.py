@@ -8,7 +8,8 @@ import pytest
 import torch.distributed as dist
 
 from harness.errors import ProcessGroupError
-from harness.process_group.agreement import RankState, agree
+from harness.process_group import agreement
+from harness.process_group.agreement import RankState
 from harness.process_group.handle import COLLECTIVES, ReloadableProcessGroup
 from harness.process_group.recipe import CallRecipe, copy_options
 
@@ -89,14 +90,13 @@ def state(**changes: Any) -> RankState:
 
 
 def agreed(monkeypatch: pytest.MonkeyPatch, *states: RankState) -> frozenset[int]:
-    def all_gather_object(answers: list[Any], mine: Any, group: Any) -> None:
+    def gather(mine: Any, group: Any) -> Any:
         assert mine is states[0]
         assert group == "control"
-        answers[:] = states
+        return list(states), ()
 
-    monkeypatch.setattr(dist, "get_world_size", lambda: len(states))
-    monkeypatch.setattr(dist, "all_gather_object", all_gather_object)
-    return agree("destroy", states[0], "control")
+    monkeypatch.setattr(agreement, "gather", gather)
+    return agreement.agree("destroy", states[0], "control").retired
 
 
 def test_ranks_that_agree_learn_which_groups_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 from rank_worlds import RankEnd, run_ranks, values
 
 from conformance.children import ChildProcesses
@@ -86,7 +87,9 @@ def test_when_a_rank_dies_the_others_raise_and_can_start_over(ranks: Callable[..
     assert ends[2].signal == "SIGKILL"
     operation = {"collective": "allreduce", "reload": "reload_process_groups"}.get(where, "destroy_process_groups")
     for said in values(ends[:2]):
-        assert operation in said.split("|")[0], said
+        # torch 2.7 does not tell a handle that its caller waits, so that the wait's own error comes without a note.
+        if where != "collective" or hasattr(dist.AllreduceOptions(), "asyncOp"):
+            assert operation in said.split("|")[0], said
         if where in ("destroy", "start"):
             assert "abandon_process_groups()" in said.split("|")[1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -196,6 +197,19 @@ def test_under_the_patch_pytorchs_own_functions_are_replayed() -> None:
     assert all(member.recipe.create is dist.new_group for member in RELOADER._members)
 
 
+def test_under_the_patch_a_programs_own_groups_can_be_rebuilt() -> None:
+    with patched_torch_distributed(reloader=RELOADER):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
+        group = dist.new_group([0], group_desc="of the program")
+        subgroup, _ = dist.new_subgroups(1)
+        assert isinstance(group, ReloadableProcessGroup)
+        assert isinstance(subgroup, ReloadableProcessGroup)
+        destroy_process_groups()
+        reload_process_groups()
+        assert RELOADER.groups == (group, subgroup)
+        assert total(group) == total(subgroup) == 2.0
+
+
 def test_what_an_inherited_world_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     init()
     group = new_reloadable_group([0])
@@ -321,8 +335,7 @@ def test_an_error_of_a_wait_that_follows_at_once_has_the_note_too(monkeypatch: p
     _, group = device_reloader(_Device())
     inner = group._group
     monkeypatch.setattr(group, "_group", Inner())
-    options = dist.AllreduceOptions()
-    options.asyncOp = False
+    options: Any = SimpleNamespace(asyncOp=False)
     with pytest.raises(RuntimeError, match="reset by peer") as error:
         group.allreduce([torch.ones(1)], options)
     assert "in allreduce on process group 'on a device'" in error.value.__notes__[0]

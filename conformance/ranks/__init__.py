@@ -1,0 +1,1 @@
+"""Ranks: processes in which checks run real collectives, started once and fed with examples."""

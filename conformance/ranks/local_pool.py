@@ -1,0 +1,247 @@
+"""Ranks on this host, forked once from a warm process and fed with examples.
+
+For: thousands of small examples on real ranks. Not for: ranks on other hosts. Every pool has a server, ranks and a folder of its own, so
+that workers of pytest-xdist do not meet; when the pool's process goes away in whatever manner, the server ends the ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from conformance.ranks.pool import DIED, RAISED, STALLED, VALUE, RankEnd, RankPool, program_path
+
+_SERVER = Path(__file__).with_name("rank_server.py")
+_START_LIMIT = 60.0  # seconds for the server to import torch
+_STACK_LIMIT = 2.0  # seconds for a stalled rank to write its stack
+_LOG_LINES = 15
+_STACK_HEADS = ("Thread 0x", "Current thread 0x")
+
+
+class _Rank:
+    """The pool's side of one rank."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.connection, self.theirs = socket.socketpair()
+        self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the rank
+        self.operation: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = 0
+        self.received = b""
+
+    def descriptors(self) -> list[int]:
+        return [self.theirs.fileno(), self.log.fileno(), self.operation.fileno()]
+
+    def close(self) -> None:
+        for resource in (self.connection, self.theirs, self.log, self.operation):
+            resource.close()
+
+    def text_of_log(self) -> str:
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode(errors="replace")
+
+    def text_of_operation(self) -> str:
+        return os.pread(self.operation.fileno(), 4096, 0).decode(errors="replace").strip("\0 ")
+
+
+class LocalRankPool(RankPool):
+    """`size` ranks on this host for a backend (the data of a `BackendChoice`), started at the first example.
+
+    `grace` is how long, in seconds, the others may go on after one rank failed: a little more than the collectives' own timeout.
+    """
+
+    def __init__(
+        self, size: int, backend: Mapping[str, Any], *, grace: float = 6.0, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.size = size
+        self._backend = dict(backend)
+        self._grace = grace
+        self._environment = dict(environment or {})
+        self._server: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._ranks: list[_Rank] = []
+
+    def attempt(self, program: str | Callable[..., Any], *, timeout: float = 30.0, **arguments: Any) -> list[RankEnd]:
+        """See `RankPool.attempt`."""
+        if not self._ranks:
+            self._start_ranks()
+        line = json.dumps({"program": program_path(program), "arguments": arguments}).encode() + b"\n"
+        for rank in self._ranks:
+            with contextlib.suppress(OSError):  # a rank that is gone is found when its answer is due
+                rank.connection.sendall(line)
+        answers = self._collect(timeout)
+        if all(answer is not None and answer["how"] == VALUE for answer in answers.values()):
+            return [RankEnd(rank.number, VALUE, answers[rank.number]["value"]) for rank in self._ranks]
+        return self._end_ranks(answers)
+
+    def close(self) -> None:
+        """See `RankPool.close`."""
+        self._stop_server()
+        self._forget_ranks()
+
+    def _stop_server(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._server is not None:
+            try:
+                self._server.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.wait()
+            self._server = None
+
+    def _start_ranks(self) -> None:
+        control = self._running_server()
+        self._folder = tempfile.TemporaryDirectory(prefix="conformance-ranks-")
+        self._ranks = [_Rank(number) for number in range(self.size)]
+        common = {
+            "size": self.size,
+            "backend": self._backend,
+            "folder": self._folder.name,
+            "sys_path": sys.path,
+            "directory": os.getcwd(),
+            "environment": self._environment,
+        }
+        request = json.dumps({"start": [{**common, "rank": rank.number} for rank in self._ranks]}).encode()
+        socket.send_fds(control, [request], [number for rank in self._ranks for number in rank.descriptors()])
+        for rank, process in zip(self._ranks, self._answer(control), strict=True):
+            rank.process = process
+            rank.theirs.close()
+
+    def _running_server(self) -> socket.socket:
+        if self._control is not None and self._server is not None and self._server.poll() is None:
+            return self._control
+        self.close()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._server = subprocess.Popen(
+                [sys.executable, str(_SERVER), str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+            )
+        ours.settimeout(_START_LIMIT)
+        self._control = ours
+        return ours
+
+    @staticmethod
+    def _answer(control: socket.socket) -> list[Any]:
+        answer: list[Any] = json.loads(control.recv(1 << 16))  # nothing, where the server is gone, is no JSON
+        return answer
+
+    def _collect(self, timeout: float) -> dict[int, dict[str, Any]]:
+        """The ranks' answers by rank; a rank that went away is `died`, one that is late is missing."""
+        deadline = time.monotonic() + timeout
+        waiting = {rank.connection.fileno(): rank for rank in self._ranks}
+        answers: dict[int, dict[str, Any]] = {}
+        while waiting:
+            ready, _, _ = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                break
+            for descriptor in ready:
+                rank = waiting[descriptor]
+                answer = self._received(rank)
+                if answer is None:
+                    continue
+                answers[rank.number] = answer
+                del waiting[descriptor]
+                if answer["how"] != VALUE:
+                    deadline = min(deadline, time.monotonic() + self._grace)
+        return answers
+
+    @staticmethod
+    def _received(rank: _Rank) -> dict[str, Any] | None:
+        """The rank's answer, once it is whole."""
+        try:
+            part = rank.connection.recv(1 << 16)
+        except OSError:
+            part = b""
+        if not part:
+            return {"how": DIED}
+        rank.received += part
+        if not rank.received.endswith(b"\n"):
+            return None
+        answer: dict[str, Any] = json.loads(rank.received)
+        rank.received = b""
+        return answer
+
+    def _end_ranks(self, answers: dict[int, dict[str, Any]]) -> list[RankEnd]:
+        """How each rank ended; afterwards there are none."""
+        stacks = self._stacks([rank for rank in self._ranks if rank.number not in answers])
+        ends = []
+        for rank, status in zip(self._ranks, self._statuses(), strict=True):
+            answer = answers.get(rank.number, {"how": STALLED})
+            if answer["how"] == VALUE:
+                ends.append(RankEnd(rank.number, VALUE, answer["value"]))
+                continue
+            ends.append(
+                RankEnd(
+                    rank.number,
+                    answer["how"],
+                    text=answer.get("text", "") if answer["how"] == RAISED else _cause_of_death(answer["how"], status),
+                    error=answer.get("error", ""),
+                    operation=rank.text_of_operation(),
+                    stack=stacks.get(rank.number, ""),
+                    log=_last_lines(rank.text_of_log()),
+                )
+            )
+        self._forget_ranks()
+        return ends
+
+    def _statuses(self) -> list[int | None]:
+        """End the ranks; the wait status of those that had ended by themselves. Without its server a rank is gone already."""
+        try:
+            if self._control is None:
+                raise ConnectionError("there is no server")
+            self._control.send(json.dumps({"end": True}).encode())
+            return self._answer(self._control)
+        except (OSError, ValueError):
+            self._stop_server()
+            return [None] * len(self._ranks)
+
+    @staticmethod
+    def _stacks(late: list[_Rank]) -> dict[int, str]:
+        """The Python stacks of ranks that have not answered, which each writes to its log on a signal."""
+        starts = {rank.number: len(rank.text_of_log()) for rank in late}
+        for rank in late:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rank.process, signal.SIGUSR1)
+        deadline = time.monotonic() + _STACK_LIMIT
+        stacks: dict[int, str] = {}
+        while len(stacks) < len(late) and time.monotonic() < deadline:
+            for rank in late:
+                written = rank.text_of_log()[starts[rank.number] :]
+                if written.endswith("\n") and any(head in written for head in _STACK_HEADS):
+                    stacks[rank.number] = written
+            select.select([], [], [], 0.01)
+        return stacks
+
+    def _forget_ranks(self) -> None:
+        for rank in self._ranks:
+            rank.close()
+        self._ranks = []
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+def _cause_of_death(how: str, status: int | None) -> str:
+    if how != DIED or status is None:
+        return "" if how != DIED else "it closed its connection"
+    if os.WIFSIGNALED(status):
+        return f"signal {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"status {os.WEXITSTATUS(status)}"
+
+
+def _last_lines(log: str) -> str:
+    kept = log[: min((log.find(head) for head in _STACK_HEADS if head in log), default=len(log))]
+    return "\n".join(kept.splitlines()[-_LOG_LINES:])

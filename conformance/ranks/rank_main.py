@@ -1,0 +1,88 @@
+"""Inside a rank: take programs, run them, answer.
+
+For: every rank, whoever started it. Not for: starting ranks. A rank is one process for many examples, so that a program must leave it as it
+found it: it destroys the WORLD that it made itself, and keeps the one of `RankContext.world`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+COLLECTIVE_TIMEOUT = timedelta(seconds=3)
+"""How long a collective of a rank waits for the others before it raises."""
+OPERATION_LIMIT = 500
+
+
+class RankContext:
+    """What a program is handed: who it is, the backend under test, and places to meet the other ranks.
+
+    `make_accelerator` is the same as in other child programs (`conformance.child_main.ChildBackend`).
+    """
+
+    def __init__(self, rank: int, size: int, folder: Path, make_accelerator: Any, operation_file: int) -> None:
+        self.rank = rank
+        self.size = size
+        self.make_accelerator = make_accelerator
+        self.timeout = COLLECTIVE_TIMEOUT
+        self._folder = folder
+        self._operation_file = operation_file
+        self._stores = 0
+
+    def operation(self, name: str) -> None:
+        """Say what this rank is about to do; it is reported if the rank dies, raises or stalls."""
+        data = name.encode(errors="replace")[:OPERATION_LIMIT].ljust(OPERATION_LIMIT)
+        os.pwrite(self._operation_file, data, 0)
+
+    def new_store(self) -> Any:
+        """A store that nobody has used, the same one on every rank that calls this equally often."""
+        from torch._C._distributed_c10d import FileStore
+
+        self._stores += 1
+        return FileStore(str(self._folder / f"store-{self._stores}"), self.size)
+
+    def world(self) -> None:
+        """Have a WORLD over gloo, started at the first call and kept for later examples."""
+        import torch.distributed as dist
+
+        if not dist.is_initialized():
+            self.operation("init_process_group")
+            dist.init_process_group(
+                "gloo", store=self.new_store(), rank=self.rank, world_size=self.size, timeout=COLLECTIVE_TIMEOUT
+            )
+
+
+def serve(request: dict[str, Any], connection: socket.socket, operation_file: int) -> None:
+    """Run programs until the pool closes the connection."""
+    from conformance.child_main import ChildBackend
+
+    faulthandler.enable(sys.stderr)
+    faulthandler.register(signal.SIGUSR1, sys.stderr, all_threads=True)
+    context = RankContext(
+        request["rank"], request["size"], Path(request["folder"]), ChildBackend(request["backend"]), operation_file
+    )
+    with connection, connection.makefile("rb") as requests:
+        for line in requests:
+            connection.sendall(json.dumps(run(context, json.loads(line))).encode() + b"\n")
+
+
+def run(context: RankContext, request: dict[str, Any]) -> dict[str, Any]:
+    """One program's answer."""
+    context.operation("")
+    module, _, function = request["program"].partition(":")
+    try:
+        value = getattr(importlib.import_module(module), function)(context, **request["arguments"])
+        json.dumps(value)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is this rank's answer
+        text = "".join(traceback.format_exception(error))
+        return {"how": "raised", "text": text, "error": type(error).__name__}
+    return {"how": "value", "value": value}

@@ -1,0 +1,121 @@
+"""A warm, single-threaded process that forks ranks. Run as a script, never imported by the suite.
+
+For: starting ranks in a tenth of a second, since torch is imported here already and nothing of the project is. Not for: feeding them, which
+the pool does over a socket to each of them (`local_pool.py`).
+
+Usage: `rank_server.py CONTROL_FD`. A request is one packet of JSON: `{"start": [...]}` comes with three descriptors a rank (its socket, its
+log, the file with its operation) and is answered with the process ids; `{"end": true}` is answered with how each had ended by itself, a
+wait status or null, after all are gone. When the other side closes, every rank is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+MOST = 1 << 16
+PR_SET_PDEATHSIG = 1
+DESCRIPTORS = 3
+
+
+def start(request: dict[str, Any], descriptors: list[int], control: socket.socket) -> list[int]:
+    """Fork the ranks; their process ids."""
+    processes = []
+    for rank, common in enumerate(request["start"]):
+        child = os.fork()
+        if child == 0:
+            become_rank(rank, common, descriptors, control)
+        processes.append(child)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return processes
+
+
+def become_rank(rank: int, request: dict[str, Any], descriptors: list[int], control: socket.socket) -> None:
+    """Never returns: the rank's whole life."""
+    try:
+        os.setsid()
+        end_with_the_server()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        control.close()
+        own = descriptors[rank * DESCRIPTORS : (rank + 1) * DESCRIPTORS]
+        for descriptor in descriptors:
+            if descriptor not in own:
+                os.close(descriptor)
+        os.dup2(own[1], 1)
+        os.dup2(own[1], 2)
+        sys.path[:] = request["sys_path"]
+        os.chdir(request["directory"])
+        os.environ.update(request["environment"])
+        from conformance.ranks import rank_main  # type: ignore[import-not-found, unused-ignore]
+
+        rank_main.serve(request, socket.socket(fileno=own[0]), own[2])
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def end_with_the_server() -> None:
+    """Have the kernel end this process when the server is gone, in whatever manner; where the kernel can."""
+    server = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:
+        os._exit(1)
+
+
+def end(processes: list[int]) -> list[int | None]:
+    """End all ranks and whatever they started; the wait status of those that had ended by themselves."""
+    ended: list[int | None] = []
+    for process in processes:
+        pid, wait_status = os.waitpid(process, os.WNOHANG)
+        ended.append(wait_status if pid else None)
+    for process, status in zip(processes, ended, strict=True):
+        try:
+            os.killpg(process, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            if status is None:  # it has not made its process group yet
+                os.kill(process, signal.SIGKILL)
+        if status is None:
+            os.waitpid(process, 0)
+    return ended
+
+
+def main() -> None:
+    """See the module's docstring."""
+    sys.path.pop(0)  # the folder of this file: its module names must not shadow anybody's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    autoload = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD")
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    import torch
+
+    torch.set_num_threads(1)
+    if autoload is None:
+        del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
+    else:
+        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = autoload
+    processes: list[int] = []
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(control, MOST, 1024)
+            if not data:
+                break
+            request = json.loads(data)
+            if "start" in request:
+                processes = start(request, descriptors, control)
+                control.send(json.dumps(processes).encode())
+            else:
+                control.send(json.dumps(end(processes)).encode())
+                processes = []
+    end(processes)
+
+
+if __name__ == "__main__":
+    main()

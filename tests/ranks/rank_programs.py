@@ -1,0 +1,61 @@
+"""Programs for the tests of rank pools."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from conformance.ranks.rank_main import RankContext
+
+
+def all_reduce(context: RankContext, value: int) -> int:
+    """The sum of value + rank."""
+    context.world()
+    context.operation("all_reduce")
+    tensor = torch.tensor([value + context.rank])
+    dist.all_reduce(tensor)
+    return int(tensor.item())
+
+
+def process_id(_context: RankContext) -> int:
+    return os.getpid()
+
+
+def files(context: RankContext) -> str:
+    context.new_store().set("key", "value")
+    return str(context._folder)
+
+
+def device_type(context: RankContext) -> str:
+    return str(context.make_accelerator().device_type)
+
+
+def fails(context: RankContext, rank: int, how: str) -> Any:
+    """One rank fails in the middle of a collective."""
+    context.world()
+    dist.barrier()
+    print(f"rank {context.rank} speaks")
+    context.operation("the second all_reduce")
+    if context.rank == rank:
+        if how == "raises":
+            raise LookupError("of this rank")
+        if how == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "exits":
+            os._exit(7)
+        if how == "answers no JSON":
+            return object()
+        stall_here()
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    return float(tensor)
+
+
+def stall_here() -> None:
+    """A function to be found in a stack."""
+    time.sleep(1000)

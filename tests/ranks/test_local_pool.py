@@ -1,0 +1,108 @@
+"""Ranks on this host: fed many examples, named when they fail, gone at the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rank_programs as programs
+
+from conformance.ranks.errors import RankFailure
+from conformance.ranks.local_pool import LocalRankPool
+
+CPU = {"backend": "cpu", "accelerator": "", "devices": None, "fault": ""}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[LocalRankPool]:
+    made = LocalRankPool(3, CPU)
+    yield made
+    made.close()
+
+
+def is_running(process: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_many_examples_run_on_the_same_ranks(pool: LocalRankPool) -> None:
+    before = pool.run(programs.process_id)
+    for value in range(100):
+        assert pool.run(programs.all_reduce, value=value) == [3 * value + 3] * 3
+    assert pool.run(programs.process_id) == before
+
+
+def test_ranks_have_the_backend_under_test(pool: LocalRankPool) -> None:
+    assert pool.run(programs.device_type) == ["cpu"] * 3
+
+
+@pytest.mark.parametrize(
+    ("how", "end", "text"),
+    [
+        ("raises", "raised", "LookupError: of this rank"),
+        ("is killed", "died", "signal SIGKILL"),
+        ("exits", "died", "status 7"),
+        ("answers no JSON", "raised", "not JSON serializable"),
+    ],
+)
+def test_a_rank_that_fails_is_named_and_the_pool_goes_on(pool: LocalRankPool, how: str, end: str, text: str) -> None:
+    old = pool.run(programs.process_id)
+    with pytest.raises(RankFailure) as failure:
+        pool.run(programs.fails, rank=1, how=how)
+    failed = failure.value.ends[1]
+    assert (failed.rank, failed.how, failed.operation) == (1, end, "the second all_reduce")
+    assert text in failed.text
+    assert "rank 1 speaks" in failed.log or how == "is killed"
+    assert f"rank 1: {end} in the second all_reduce" in str(failure.value)
+    assert not any(map(is_running, old))
+    assert pool.run(programs.all_reduce, value=1) == [6] * 3
+
+
+def test_a_rank_that_stalls_is_found_with_its_stack(pool: LocalRankPool) -> None:
+    ends = pool.attempt(programs.fails, timeout=20, rank=2, how="stalls")
+    assert [end.how for end in ends] == ["raised", "raised", "stalled"]
+    assert "stall_here" in ends[2].stack
+    assert "time.sleep" not in ends[2].log
+    assert pool.run(programs.all_reduce, value=0) == [3] * 3
+
+
+def test_when_all_are_late_each_is_named(pool: LocalRankPool) -> None:
+    ends = pool.attempt("rank_programs:stall", timeout=0.5)
+    assert all(end.how == "raised" and "no attribute 'stall'" in end.text for end in ends)
+
+
+def test_nothing_is_left_behind() -> None:
+    pool = LocalRankPool(2, CPU)
+    processes = pool.run(programs.process_id)
+    folder = Path(pool.run(programs.files)[0])
+    server = pool._server.pid  # type: ignore[union-attr]
+    assert folder.exists()
+    assert all(map(is_running, [*processes, server]))
+    pool.close()
+    assert not any(map(is_running, [*processes, server]))
+    assert not folder.exists()
+    pool.close()
+    assert len(pool.run(programs.process_id)) == 2
+    pool.close()
+
+
+def test_a_server_that_is_killed_takes_its_ranks_along_and_is_replaced() -> None:
+    pool = LocalRankPool(2, CPU)
+    processes = pool.run(programs.process_id)
+    open_before = len(os.listdir("/proc/self/fd"))
+    pool._server.kill()  # type: ignore[union-attr]
+    deadline = time.monotonic() + 30
+    while any(map(is_running, processes)) and time.monotonic() < deadline:
+        os.sched_yield()
+    ends = pool.attempt(programs.process_id, timeout=10)
+    assert [end.how for end in ends] == ["died", "died"]
+    assert not any(map(is_running, processes))
+    assert len(pool.run(programs.process_id)) == 2
+    assert len(os.listdir("/proc/self/fd")) == open_before
+    pool.close()
