@@ -213,7 +213,7 @@ def _repeated_sums(place: torch.device, seed: int, size: int) -> dict[str, Calla
         "index_add_": lambda: torch.zeros(3, device=place).index_add_(0, index, source),
         "scatter_add_": lambda: torch.zeros(3, device=place).scatter_add_(0, index, source),
         "index_put_": lambda: torch.zeros(3, device=place).index_put_((index,), source, accumulate=True),
-        "sum": lambda: source.sum(),
+        "sum": source.sum,
         "cumsum": lambda: source.cumsum(0),
         "matrix product": lambda: weight @ weight.T,
     }

@@ -92,7 +92,11 @@ def _tag(tensor: torch.Tensor) -> str:
 
 
 @clause("SER-1")
-@given(form=st.sampled_from(["string", "device", "dict", "callable"]), past=st.sampled_from([0, 1, 5, 60]), source=st.sampled_from([0, "cpu"]))
+@given(
+    form=st.sampled_from(["string", "device", "dict", "callable"]),
+    past=st.sampled_from([0, 1, 5, 60]),
+    source=st.sampled_from([0, "cpu"]),
+)
 def test_loading_onto_an_absent_device_is_refused(backend: BackendUnderTest, form: str, past: int, source: int | str) -> None:
     accelerator = backend.accelerator
     count = int(method(accelerator, "device_count")())

@@ -35,9 +35,7 @@ class Cast(PrintsAsCode):
     def host(self) -> torch.Tensor:
         """The values on the CPU in the source's dtype, those left out that are out of range."""
         exact = torch.tensor([value for value in self.values if _fits(value, self.source)], dtype=torch.float64).to(self.source)
-        kept = [
-            position for position, value in enumerate(exact.to(torch.complex128).real.tolist()) if _fits(value, self.target)
-        ]
+        kept = [position for position, value in enumerate(exact.to(torch.complex128).real.tolist()) if _fits(value, self.target)]
         # Indexing is not there for every narrow dtype.
         bits = bits_of(exact)[kept]
         return torch.view_as_complex(bits.view(_element(self.source))) if self.source.is_complex else bits.view(self.source)

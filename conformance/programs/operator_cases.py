@@ -66,7 +66,9 @@ def _indices(x: torch.Tensor, numbers: Numbers, count: int, size: int) -> torch.
     """`count` indices below `size`, repeated ones among them; none where there is nothing to index."""
     if not size:
         count = 0
-    return torch.tensor([numbers[position % len(numbers)] % max(size, 1) for position in range(count)], dtype=torch.int64).to(x.device)
+    return torch.tensor([numbers[position % len(numbers)] % max(size, 1) for position in range(count)], dtype=torch.int64).to(
+        x.device
+    )
 
 
 def _arange(x: torch.Tensor, numbers: Numbers) -> Results:
