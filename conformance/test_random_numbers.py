@@ -36,10 +36,10 @@ def test_a_state_may_be_the_first_use_of_a_device(backend: BackendUnderTest) -> 
         read["again"] == read["drawn"],
         f"reading the state as the first use, drawing {read['drawn']} (bits) and restoring it gave {read['again']}",
     )
-    restored = backend.in_child(children.state_as_first_use, state=read["state"])
+    restored = backend.in_child(children.state_as_first_use, state=read["later"])
     require(
-        restored["drawn"] == read["drawn"],
-        f"restoring a state as the first use of a process gave {restored['drawn']} (bits); due were {read['drawn']}, as in the process "
+        restored["drawn"] == read["next"],
+        f"restoring a state as the first use of a process gave {restored['drawn']} (bits); due were {read['next']}, as in the process "
         "that saved it",
     )
 

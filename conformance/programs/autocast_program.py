@@ -102,6 +102,7 @@ class _Runner:
         try:
             for step in steps:
                 getattr(self, f"_{type(step).__name__}")(step)
+                self._Product(Product("a @ b", torch.float32))
             while self.open:
                 self._Leave(Leave(False))
             self._Product(Product("a @ b", torch.float32))

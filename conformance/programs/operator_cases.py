@@ -1,4 +1,4 @@
-"""One call of an integer operator over dtypes, shapes, layouts and edge values (OPS-1), as a value that prints as code.
+"""A matrix of integers for every operator of OPS-1, over dtypes, shapes, layouts and edge values, as a value that prints as code.
 
 For: the operators that routing and weight updates use, computed on a device and on the CPU. Not for: floating point, whose sums
 may round in another order."""
@@ -18,9 +18,8 @@ LAYOUTS = ("contiguous", "transposed", "every second row", "from the second row"
 
 @dataclass(frozen=True, repr=False)
 class OperatorCase(PrintsAsCode):
-    """`operator` on a matrix that `values` fill in turn, seen through `layout`; `numbers` are its other arguments in turn."""
+    """A matrix that `values` fill in turn, seen through `layout`; `numbers` are an operator's other arguments in turn."""
 
-    operator: str
     dtype: torch.dtype
     rows: int
     columns: int
@@ -29,17 +28,15 @@ class OperatorCase(PrintsAsCode):
     numbers: tuple[int, ...]
 
     def __repr__(self) -> str:
-        return (
-            f"{self.operator} on {self.dtype}[{self.rows}, {self.columns}] of {list(self.values)}, {self.layout}; numbers "
-            f"{list(self.numbers)}"
-        )
+        shape = f"[{self.rows}, {self.columns}]"
+        return f"{self.dtype}{shape} of {list(self.values)}, {self.layout}; numbers {list(self.numbers)}"
 
-    def compute(self, device: torch.device) -> list[torch.Tensor]:
-        """The results on the CPU, from inputs that were moved to `device` before anything else."""
+    def compute(self, operator: str, device: torch.device) -> list[torch.Tensor]:
+        """An operator's results on the CPU, from inputs that were moved to `device` before anything else."""
         total = self.rows * self.columns
         words = [self.values[position % len(self.values)] for position in range(total)]
         base = torch.tensor(words, dtype=torch.int64).to(self.dtype).reshape(self.rows, self.columns).to(device)
-        return [result.cpu() for result in OPERATORS[self.operator](_lay_out(base, self.layout), self.numbers)]
+        return [result.cpu() for result in OPERATORS[operator](_lay_out(base, self.layout), self.numbers)]
 
 
 def _lay_out(matrix: torch.Tensor, layout: str) -> torch.Tensor:
@@ -159,10 +156,9 @@ _NARROW = tuple(value for value in _VALUES if -(2**31) <= value < 2**31)
 
 @st.composite
 def operator_cases(draw: st.DrawFn) -> OperatorCase:
-    """Calls of every operator, up to 6 x 6; int64 and int32, values that are not exact in float64 or float32 among them."""
-    operator = draw(st.sampled_from(sorted(OPERATORS)))
+    """Matrices up to 6 x 6; int64 and int32, values that are not exact in float64 or float32 among them."""
     dtype = draw(st.sampled_from([torch.int64, torch.int32]))
     values = draw(st.lists(st.sampled_from(_VALUES if dtype == torch.int64 else _NARROW), min_size=1, max_size=8))
     rows, columns = draw(st.sampled_from([(3, 4), (1, 1), (2, 5), (6, 2), (5, 6), (0, 3), (3, 0), (1, 6), (6, 1)]))
     numbers = draw(st.lists(st.integers(0, 11), min_size=4, max_size=6))
-    return OperatorCase(operator, dtype, rows, columns, tuple(values), draw(st.sampled_from(LAYOUTS)), tuple(numbers))
+    return OperatorCase(dtype, rows, columns, tuple(values), draw(st.sampled_from(LAYOUTS)), tuple(numbers))

@@ -1,7 +1,8 @@
 """Programs that seed, draw, save and restore on several devices and the CPU, against `models/random_numbers.py`.
 
-For: RNG-1, RNG-2, RNG-3, RNG-5 and RNG-6 as one language. At its end each program seeds every device again, alone, and draws what
-was drawn after each seed. Not for: first use of a device, or states that must be refused."""
+For: RNG-1, RNG-2, RNG-3, RNG-5 and RNG-6 as one language. At its end each program restores every state that it saved and draws;
+then it seeds every device again, alone, and draws what was drawn after each seed. Not for: first use of a device, or states that
+must be refused."""
 
 from __future__ import annotations
 

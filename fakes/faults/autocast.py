@@ -34,10 +34,6 @@ def _left_to_pytorch(accelerator: Any, _right: Callable[..., Any], **keywords: A
     return torch.autocast(accelerator.device_type, **keywords)
 
 
-def _device_as_type(accelerator: Any, _right: Callable[..., Any], **keywords: Any) -> Any:
-    return torch.autocast(accelerator.device_name(), **keywords)
-
-
 def _dtype_ignored(_accelerator: Any, right: Callable[..., Any], **keywords: Any) -> Any:
     keywords.pop("dtype", None)
     return right(**keywords)
@@ -77,7 +73,6 @@ def _apply_half_refused(patches: Patches) -> None:
 
 FAULTS: tuple[Fault, ...] = (
     Fault("amp-dtype-ignored", ("AMP-1",), "The asked dtype is ignored.", "derived", _autocast(_dtype_ignored)),
-    Fault("amp-device-as-type", ("AMP-1",), "Autocast is given a device with its index.", "B130", _autocast(_device_as_type)),
     Fault("amp-off-ignored", ("AMP-1",), "A nested `enabled=False` changes nothing.", "derived", _autocast(_off_ignored)),
     Fault("amp-lost-on-exception", ("AMP-1",), "An exception leaves autocast in force.", "derived", _autocast(_lost_on_exception)),
     Fault(
