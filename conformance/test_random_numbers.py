@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ def test_the_cpus_state_stands_still(backend: BackendUnderTest, seed: int, call:
 
 # States that must be refused
 
-_WRONG = {
+_WRONG: dict[str, Callable[[torch.Tensor], Any]] = {
     "None": lambda state: None,
     "a list": lambda state: state.tolist(),
     "bytes": lambda state: bytes(state.tolist()),
@@ -129,7 +130,7 @@ def test_a_wrong_state_is_refused_and_changes_nothing(backend: BackendUnderTest,
     method(accelerator, "manual_seed")(seed)
     place = method(accelerator, "device")(device)
     state = method(accelerator, "get_rng_state")(device)
-    wrong: Any = _WRONG[kind](state)
+    wrong = _WRONG[kind](state)
     declared = (state.numel(), *getattr(accelerator, "random_state_sizes", ()))
     if isinstance(wrong, torch.Tensor) and wrong.dtype == torch.uint8 and wrong.numel() in declared:
         return

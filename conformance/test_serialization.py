@@ -64,13 +64,17 @@ def test_loading_honours_map_location(
     require(not loaded["part"].any().item(), f"a part, {story}, no longer shares the memory of the whole")
 
 
+# PyTorch has no types for it.
+_restore: Any = torch.serialization.default_restore_location
+
+
 def _map_location(form: str, saved_at: str, wanted: str, device_type: str) -> Any:
     forms: dict[str, Any] = {
         "string": wanted,
         # A type with one device may have no index.
         "device": torch.device(wanted),
         "dict": {saved_at: wanted, "nowhere:0": "cpu"},
-        "callable": lambda storage, _location: torch.serialization.default_restore_location(storage, wanted),
+        "callable": lambda storage, _location: _restore(storage, wanted),
         "callable that leaves it": lambda storage, _location: storage,
         "bare type": device_type,
         "none": None,

@@ -73,7 +73,7 @@ def _pairs() -> list[tuple[torch.dtype, torch.dtype]]:
 
 
 casts = st.builds(
-    lambda pair, values: Cast(*pair, tuple(values)),
+    lambda pair, values: Cast(pair[0], pair[1], tuple(values)),
     st.sampled_from(_pairs()),
     st.lists(st.sampled_from(_TELLING), min_size=1, max_size=8),
 )

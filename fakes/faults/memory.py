@@ -87,8 +87,8 @@ def _empties_tensors(_accelerator: Any, right: Callable[..., None]) -> None:
     from fakes.tensor import DeviceTensor
 
     right()
-    for tensor in (found for found in _live if found() is not None):
-        value = tensor()
+    for reference in _live:
+        value = reference()
         if isinstance(value, DeviceTensor) and value._data.numel() > 512:
             value._data.zero_()
 
@@ -99,14 +99,14 @@ _live: list[Any] = []
 def _apply_cache_empties_tensors(patches: Patches) -> None:
     import weakref
 
-    from fakes import factories
+    from fakes import factories, tensor
 
-    original = factories.wrap
+    original = tensor.wrap
 
     def wrap(*arguments: Any) -> Any:
-        tensor = original(*arguments)
-        _live[:] = [*_live[-20:], weakref.ref(tensor)]
-        return tensor
+        made = original(*arguments)
+        _live[:] = [*_live[-20:], weakref.ref(made)]
+        return made
 
     patches.set(factories, "wrap", wrap)
     _adapter("empty_cache", _empties_tensors)(patches)

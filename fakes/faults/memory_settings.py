@@ -53,9 +53,9 @@ def _apply_not_read_back(patches: Patches) -> None:
 
 def _apply_without_effect(patches: Patches) -> None:
     """The device takes the setting, and has no expandable segments all the same."""
-    from fakes import namespace_memory
+    from fakes import allocator_settings, namespace_memory
 
-    original = namespace_memory.settings_in_force
+    original = allocator_settings.settings_in_force
     patches.set(namespace_memory, "settings_in_force", lambda kind, text: {**original(kind, text), "expandable_segments": False})
 
 

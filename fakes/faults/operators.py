@@ -150,8 +150,9 @@ def _narrow_sum(right: Callable[..., Any], x: torch.Tensor, **keywords: Any) -> 
     if x.dtype not in (torch.bfloat16, torch.float16):
         return right(x, **keywords)
     total = x.new_zeros(())
-    for part in x.flatten().split(16):
-        total = total + part.sum()
+    flat = x.flatten()
+    for start in range(0, len(flat), 16):
+        total = total + flat[start : start + 16].sum()
     return total
 
 

@@ -17,9 +17,9 @@ _loading: Any = torch.serialization
 
 
 def _apply_first_device(patches: Patches) -> None:
-    from fakes import serialization
+    from fakes import serialization, storage
 
-    original = serialization.on_device
+    original = storage.on_device
     patches.set(serialization, "on_device", lambda host, _index: original(host, 0))
 
 
