@@ -52,8 +52,7 @@ def test_devices_do_not_disturb_each_other(backend: BackendUnderTest, program: R
 
 
 @clause("RNG-4")
-@pytest.mark.parametrize("used", [False, True], ids=["before-first-use", "with-one-device-in-use"])
-@pytest.mark.parametrize("seed", [5, -1])
+@pytest.mark.parametrize(("used", "seed"), [(False, 5), (True, -1)], ids=["before-first-use", "with-one-device-in-use"])
 def test_every_device_is_seeded(backend: BackendUnderTest, used: bool, seed: int) -> None:
     answer = backend.in_child(children.seed_all_devices, seed=seed, used=used)
     for device, (drawn, due) in enumerate(zip(answer["drawn"], answer["due"], strict=True)):

@@ -24,10 +24,10 @@ def _apply_first_device(patches: Patches) -> None:
 
 
 def _apply_current_device(patches: Patches) -> None:
-    from fakes import serialization
+    from fakes import serialization, storage
     from fakes.machine import current_machine
 
-    original = serialization.on_device
+    original = storage.on_device
     patches.set(serialization, "on_device", lambda host, _index: original(host, current_machine().current_device()))
 
 
