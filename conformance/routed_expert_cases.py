@@ -1,7 +1,7 @@
 """What the routed-experts checks draw, and what is due for it.
 
-For: strategies of layouts and sequence lengths, routed experts whose rows carry their own identity, and expected outputs from the slow
-model. Not for: the checks (`test_routed_experts_alignment.py`).
+For: strategies of layouts and sequence lengths, routed experts whose rows carry their own identity, expected outputs from the slow model,
+and the bytes that operators move. Not for: the checks (`test_routed_experts_alignment.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from conformance.aligners import Aligner
 from conformance.models.routed_experts import LayoutSizes, Place, places_of_rank
@@ -141,3 +142,19 @@ def ranks_of(case: Case) -> st.SearchStrategy[tuple[int, int]]:
 def is_padding(place: Place) -> bool:
     """Whether a place has no row of routed experts: a sequence's last token included."""
     return place.padding is not None
+
+
+class Traffic(TorchDispatchMode):
+    """Adds up the bytes of all tensors that operators read or write, views aside."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        result = func(*args, **(kwargs or {}))
+        is_view = any(argument.alias_info is not None and not argument.alias_info.is_write for argument in func._schema.arguments)
+        if not is_view:
+            tensors = torch.utils._pytree.tree_leaves((args, kwargs, result))
+            self.bytes += sum(leaf.numel() * leaf.element_size() for leaf in tensors if isinstance(leaf, torch.Tensor))
+        return result

@@ -1,19 +1,17 @@
-"""Faults of process-group backend names: normalizers and patches as they were, or could be, written wrong.
+"""Faults of process-group backend names: normalizers as they were, or could be, written wrong.
 
-For: PGN-1 to PGN-10. Not for: groups that are destroyed and rebuilt.
+For: PGN-1 to PGN-9. Not for: the patch of `torch.distributed` (`process_group_patch.py`) or groups that are destroyed and rebuilt.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from fakes.faults.fault import Fault
 from fakes.patching import Patches
 from harness.errors import BackendSpecError
-from harness.process_group import backend_spec, known_names, normalizer, torch_patch
+from harness.process_group import backend_spec, known_names, normalizer
 from harness.process_group.backend_spec import BackendEntry, BackendSpec
 
 Normalize = Callable[[str, Any], str]
@@ -261,63 +259,6 @@ def _device_id_as_index(patches: Patches) -> None:
     patches.set(normalizer, "distributed_device_id", wrong)
 
 
-# The patch --------------------------------------------------------------------------------------------------------------------
-
-
-def _never_undone(patches: Patches) -> None:
-    patches.set(torch_patch.TorchDistributedPatch, "release", lambda _self, _holder: None)
-
-
-def _exception_leaves_it(patches: Patches) -> None:
-    @contextmanager
-    def wrong(accelerator: Any = None) -> Iterator[None]:
-        holder = object()
-        torch_patch._PATCH.hold(holder, accelerator)
-        yield
-        torch_patch._PATCH.release(holder)
-
-    patches.set(torch_patch, "patched_torch_distributed", wrong)
-
-
-def _wraps_again(patches: Patches) -> None:
-    right = torch_patch.TorchDistributedPatch.hold
-
-    def wrong(self: Any, holder: object, accelerator: Any, reloader: Any = None) -> None:
-        right(self, holder, accelerator, reloader)
-        self._replace()
-
-    patches.set(torch_patch.TorchDistributedPatch, "hold", wrong)
-
-
-def _restores_copies(patches: Patches) -> None:
-    def wrong(self: Any) -> None:
-        while self._replaced:
-            module, name, original, _ = self._replaced.pop()
-
-            def copy(*arguments: Any, _original: Any = original, **keywords: Any) -> Any:
-                return _original(*arguments, **keywords)
-
-            copy.__wrapped__ = original  # type: ignore[attr-defined]
-            setattr(module, name, copy)
-
-    patches.set(torch_patch.TorchDistributedPatch, "_restore", wrong)
-
-
-def _forgotten_in_a_fork(patches: Patches) -> None:
-    parent = os.getpid()
-    right = torch_patch.TorchDistributedPatch._restore
-
-    def wrong(self: Any) -> None:
-        if os.getpid() == parent:
-            right(self)
-
-    patches.set(torch_patch.TorchDistributedPatch, "_restore", wrong)
-
-
-def _patches_one_module(patches: Patches) -> None:
-    patches.set(torch_patch, "_MODULES", ("torch.distributed",))
-
-
 FAULTS: tuple[Fault, ...] = (
     Fault("pgn-composite-not-mapped", ("PGN-2",), "Only a bare nccl is mapped; composites stay.", "B66", _normalizing(_only_bare)),
     Fault("pgn-case-not-folded", ("PGN-1",), "Only nccl in lower case is mapped.", "B66", _normalizing(_exact_word)),
@@ -459,15 +400,4 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("pgn-device-id-missing", ("PGN-9",), "No accelerator gets a device_id.", "B63", _device_id_never),
     Fault("pgn-device-id-as-index", ("PGN-9",), "The device_id is a bare index.", "derived", _device_id_as_index),
-    Fault("pgn-patch-not-undone", ("PGN-10",), "Uninstalling leaves the patch.", "seed", _never_undone),
-    Fault("pgn-exception-leaves-patch", ("PGN-10",), "An exception inside leaves the patch.", "derived", _exception_leaves_it),
-    Fault("pgn-patch-wraps-twice", ("PGN-10",), "A second patch wraps the first one.", "B77", _wraps_again),
-    Fault("pgn-patch-restores-copies", ("PGN-10",), "Other objects than PyTorch's own are put back.", "derived", _restores_copies),
-    Fault(
-        "pgn-fork-without-original",
-        ("PGN-10",),
-        "A forked child does not find PyTorch's own functions again.",
-        "B85",
-        _forgotten_in_a_fork,
-    ),
 )

@@ -10,11 +10,13 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
 from harness.errors import ProcessGroupDestroyedError
+from harness.process_group import torch_world
 from harness.process_group.memory_policy import describe_device_memory
 
 if TYPE_CHECKING:
@@ -199,3 +201,22 @@ def _forward_everything(cls: type) -> None:
 
 
 _forward_everything(ReloadableProcessGroup)
+
+
+@dataclass(frozen=True)
+class DestroyedGroupRecord:
+    """What PyTorch says of a group, kept while the group is destroyed."""
+
+    handle: ReloadableProcessGroup
+    backend: str
+    config: str
+
+    @classmethod
+    def of(cls, handle: ReloadableProcessGroup) -> DestroyedGroupRecord:
+        """What PyTorch says of a group that is about to be destroyed."""
+        config = ",".join(f"{device}:{backend}" for device, backend in torch_world.device_backends(handle).items())
+        return cls(handle, torch_world.backend_of(handle), config)
+
+    def register(self) -> None:
+        """Have PyTorch say it again, in the WORLD of now."""
+        torch_world.register_for_queries(self.handle, self.handle.ranks, self.backend, self.config, self.handle.group_name)

@@ -26,7 +26,7 @@ from harness.accelerator import default
 from harness.errors import HarnessError, ProcessGroupError
 from harness.process_group import normalizer, torch_world
 from harness.process_group.agreement import RankState, agree
-from harness.process_group.handle import ReloadableProcessGroup
+from harness.process_group.handle import DestroyedGroupRecord, ReloadableProcessGroup
 from harness.process_group.recipe import CallRecipe
 from harness.process_group.torch_patch import pytorchs_own
 
@@ -169,15 +169,15 @@ class ProcessGroupReloader:
         with self._step(operation, "agreeing on the groups"):
             agreement = agree(operation, self._state(), self._control_group())  # its tensors live until this function returns
             self._retire(agreement.retired)
-        shown = [_Shown.of(handle) for handle in self.groups]
+        shown = [DestroyedGroupRecord.of(handle) for handle in self.groups]
         timeout = torch_world.timeout_of(self._world)
         with self._step(operation, "destroying WORLD", changes=True):
             self._end_world()
         with self._step(operation, "starting the CPU WORLD", changes=True):
             self._start_world(CallRecipe(pytorchs_own(dist.init_process_group), {"backend": "gloo", "timeout": timeout}))
             dist.barrier()
-        for description in shown:
-            description.register()
+        for record in shown:
+            record.register()
         self._delete_old_keys()
 
     def reload_process_groups(self) -> None:
@@ -374,23 +374,6 @@ class ProcessGroupReloader:
         self._inherited = torch_world.world()
         torch_world.keep_forever(self._inherited, self._control, *(handle._group for handle in self.groups))
         self._forget()
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """What PyTorch says of a group, kept while the group is destroyed."""
-
-    handle: ReloadableProcessGroup
-    backend: str
-    config: str
-
-    @classmethod
-    def of(cls, handle: ReloadableProcessGroup) -> _Shown:
-        config = ",".join(f"{device}:{backend}" for device, backend in torch_world.device_backends(handle).items())
-        return cls(handle, torch_world.backend_of(handle), config)
-
-    def register(self) -> None:
-        torch_world.register_for_queries(self.handle, self.handle.ranks, self.backend, self.config, self.handle.group_name)
 
 
 def _prefix(generation: int) -> str:
