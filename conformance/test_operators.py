@@ -16,7 +16,7 @@ from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, expect_refusal, not_run, require
 from conformance.device_dtypes import RARE_DTYPES, dtypes_of
 from conformance.programs.bit_patterns import DTYPES
-from conformance.programs.casts import Cast, casts, same_numbers
+from conformance.programs.casts import CastInputs, cast_inputs, same_numbers
 from conformance.programs.operator_cases import OPERATORS, OperatorCase, operator_cases
 
 _CPU = torch.device("cpu")
@@ -42,24 +42,27 @@ def test_integer_operators_agree_with_the_cpu(backend: BackendUnderTest, case: O
         story = f"{operator} on {place} of {case!r}"
         require(len(found) == len(due), f"{story} gave {len(found)} tensors; due were {len(due)}")
         for position, (one, other) in enumerate(zip(found, due, strict=True)):
-            require(
-                one.dtype == other.dtype and torch.equal(one, other),
-                f"{story}: result {position} is {one.tolist()} ({one.dtype}); due was {other.tolist()} ({other.dtype})",
-            )
+            if one.dtype != other.dtype or not torch.equal(one, other):
+                shown = f"{one.tolist()} ({one.dtype}); due was {other.tolist()} ({other.dtype})"
+                require(False, f"{story}: result {position} is {shown}")
 
 
 @clause("OPS-2")
-@given(cast=casts, device=st.integers(0, 2))
-def test_casts_equal_the_cpus(backend: BackendUnderTest, cast: Cast, device: int) -> None:
-    if not {cast.source, cast.target}.issubset(dtypes_of(backend)):
+@given(inputs=cast_inputs, device=st.integers(0, 2))
+def test_casts_equal_the_cpus(backend: BackendUnderTest, inputs: CastInputs, device: int) -> None:
+    known = dtypes_of(backend)
+    if inputs.source not in known:
         return
-    host, place = cast.host(), _device(backend, device)
-    due = host.to(cast.target)
-    there = host.to(place)
-    for way, found in (("on the device", there.to(cast.target)), ("while copying", host.to(place, cast.target))):
-        require(found.dtype == cast.target, f"{cast!r} {way} on {place} gave {found.dtype}")
-        back = found.cpu()
-        require(same_numbers(back, due), f"{cast!r} {way} on {place} gave {_shown(back)}; due was {_shown(due)}")
+    place = _device(backend, device)
+    for target in (target for target in inputs.targets() if target in known):
+        host = inputs.host(target)
+        due = host.to(target)
+        for way, found in (("on the device", host.to(place).to(target)), ("while copying", host.to(place, target))):
+            back = found.cpu()
+            # The text costs more than the cast.
+            if back.dtype != target or not same_numbers(back, due):
+                story = f"the cast of {_shown(host)} from {inputs.source} to {target} {way} on {place}"
+                require(False, f"{story} gave {_shown(back)} ({back.dtype}); due was {_shown(due)}")
 
 
 def _shown(tensor: torch.Tensor) -> str:
@@ -145,7 +148,7 @@ def _require_room(backend: BackendUnderTest, size: int) -> None:
 
 # Floating point
 
-_UNIT = 2.0**-24  # half a unit in the last place of float32, relative
+_UNIT = 2.0**-22  # matrix units cut partial sums off where float32 rounds, at up to two bits less: four times half a last place
 _ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 _SUM_VALUES = (1.0, -1.0, 0.5, 3.0, 257.0, 0.0078125, 1000.0, -1000.0, 20000.0)
 
