@@ -91,7 +91,7 @@ def test_the_default_dtype_is_computed_in_or_refused(backend: BackendUnderTest) 
     try:
         with method(accelerator, "autocast")():
             product = inputs @ inputs
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a refusal of any class
         require(not supported, f"supports('amp') is true, but autocast() raised {type(error).__name__}: {error}")
         return
     require(supported, "supports('amp') is false, but autocast() was accepted; it must raise")

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,21 +103,28 @@ def test_any_other_value_is_refused(backend: BackendUnderTest, value: str) -> No
     )
 
 
-@clause("MEM-9")
-@pytest.mark.parametrize("value", [None, "0"], ids=["unset", "0"])
-def test_off_leaves_the_allocator_alone(backend: BackendUnderTest, value: str | None) -> None:
-    answer = _in_child(backend, value)
-    require(answer["answer"] is False, f"with {_VARIABLE}={value!r} the answer is {answer['answer']!r}; due was False")
-    require(not answer["calls"], f"with {_VARIABLE}={value!r} the allocator's setter was called with {answer['calls']}")
+_TWO_SETTINGS = "max_split_size_mb:64,garbage_collection_threshold:0.8"
 
 
 @clause("MEM-9")
-@pytest.mark.parametrize("settings", ["", "max_split_size_mb:64", "max_split_size_mb:64,garbage_collection_threshold:0.8"])
-@pytest.mark.parametrize("made", ["by the environment", "at run time"])
-def test_on_keeps_the_settings_in_force(backend: BackendUnderTest, settings: str, made: str) -> None:
-    by_environment = made == "by the environment"
-    answer = _in_child(backend, "1", settings if by_environment else "", "" if by_environment else settings)
-    story = f"with {_VARIABLE}=1 and the settings {settings!r} {made}: "
+def test_only_on_changes_the_allocator(backend: BackendUnderTest) -> None:
+    unset, off, on = _in_child(backend, _TWO_SETTINGS, [(None, ""), ("0", ""), ("1", "")])
+    for value, answer in ((None, unset), ("0", off)):
+        require(answer["answer"] is False, f"with {_VARIABLE}={value!r} the answer is {answer['answer']!r}; due was False")
+        require(not answer["calls"], f"with {_VARIABLE}={value!r} the allocator's setter was called with {answer['calls']}")
+    _require_on(f"with {_VARIABLE}=1 and the settings {_TWO_SETTINGS!r} by the environment: ", on, _TWO_SETTINGS)
+
+
+@clause("MEM-9")
+def test_on_keeps_settings_made_at_run_time(backend: BackendUnderTest) -> None:
+    plain, later = _in_child(backend, None, [("1", ""), ("1", _TWO_SETTINGS)])
+    _require_on(f"with {_VARIABLE}=1: ", plain, "")
+    # What was put in force at run time can be kept only where a snapshot tells it.
+    known = _TWO_SETTINGS if later["before"] is not None else ""
+    _require_on(f"with {_VARIABLE}=1 and the settings {_TWO_SETTINGS!r} at run time: ", later, known)
+
+
+def _require_on(story: str, answer: dict[str, Any], in_force: str) -> None:
     reports = " | ".join(answer["reports"])
     if not answer["calls"]:
         require(not answer["has_setter"], f"{story}the allocator's setter was not called")
@@ -127,9 +133,7 @@ def test_on_keeps_the_settings_in_force(backend: BackendUnderTest, settings: str
         return
     require(len(answer["calls"]) == 1, f"{story}the allocator's setter was called {len(answer['calls'])} times: {answer['calls']}")
     made_with = children.parts_of(answer["calls"][0])
-    # What was put in force at run time can be kept only where a snapshot tells it.
-    known = settings if by_environment or answer["before"] is not None else ""
-    missing = {*children.parts_of(known), "expandable_segments:True"} - set(made_with)
+    missing = {*children.parts_of(in_force), "expandable_segments:True"} - set(made_with)
     require(not missing, f"{story}the setter was called with {answer['calls'][0]!r}, without {', '.join(sorted(missing))}")
     _require_the_effect(story, answer, reports)
 
@@ -157,11 +161,13 @@ def _require_the_effect(story: str, answer: dict[str, Any], reports: str) -> Non
     require(not changed, f"{story}other settings changed (before, after): {changed}")
 
 
-def _in_child(backend: BackendUnderTest, value: str | None, environment: str = "", earlier: str = "") -> dict[str, Any]:
+def _in_child(backend: BackendUnderTest, settings: str | None, steps: list[tuple[str | None, str]]) -> list[dict[str, Any]]:
+    """What each step gives in a process that starts with allocator settings."""
     own = f"PYTORCH_{device_type_of(backend.accelerator).upper()}_ALLOC_CONF"
-    answer: dict[str, Any] = backend.in_child(
+    answers: list[dict[str, Any]] = backend.in_child(
         children.expandable_segments,
-        environment={_VARIABLE: value, "PYTORCH_ALLOC_CONF": None, own: environment or None},
-        earlier=earlier,
+        environment={_VARIABLE: None, "PYTORCH_ALLOC_CONF": None, own: settings},
+        variable=_VARIABLE,
+        steps=steps,
     )
-    return answer
+    return answers

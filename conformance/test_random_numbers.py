@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,10 +37,10 @@ def test_a_state_may_be_the_first_use_of_a_device(backend: BackendUnderTest) -> 
         read["again"] == read["drawn"],
         f"reading the state as the first use, drawing {read['drawn']} (bits) and restoring it gave {read['again']}",
     )
-    restored = backend.in_child(children.state_as_first_use, state=read["state"])
+    restored = backend.in_child(children.state_as_first_use, state=read["later"])
     require(
-        restored["drawn"] == read["drawn"],
-        f"restoring a state as the first use of a process gave {restored['drawn']} (bits); due were {read['drawn']}, as in the process "
+        restored["drawn"] == read["next"],
+        f"restoring a state as the first use of a process gave {restored['drawn']} (bits); due were {read['next']}, as in the process "
         "that saved it",
     )
 
@@ -51,8 +52,7 @@ def test_devices_do_not_disturb_each_other(backend: BackendUnderTest, program: R
 
 
 @clause("RNG-4")
-@pytest.mark.parametrize("used", [False, True], ids=["before-first-use", "with-one-device-in-use"])
-@pytest.mark.parametrize("seed", [5, -1])
+@pytest.mark.parametrize(("used", "seed"), [(False, 5), (True, -1)], ids=["before-first-use", "with-one-device-in-use"])
 def test_every_device_is_seeded(backend: BackendUnderTest, used: bool, seed: int) -> None:
     answer = backend.in_child(children.seed_all_devices, seed=seed, used=used)
     for device, (drawn, due) in enumerate(zip(answer["drawn"], answer["due"], strict=True)):
@@ -103,7 +103,7 @@ def test_the_cpus_state_stands_still(backend: BackendUnderTest, seed: int, call:
 
 # States that must be refused
 
-_WRONG = {
+_WRONG: dict[str, Callable[[torch.Tensor], Any]] = {
     "None": lambda state: None,
     "a list": lambda state: state.tolist(),
     "bytes": lambda state: bytes(state.tolist()),
@@ -129,10 +129,10 @@ def test_a_wrong_state_is_refused_and_changes_nothing(backend: BackendUnderTest,
     method(accelerator, "manual_seed")(seed)
     place = method(accelerator, "device")(device)
     state = method(accelerator, "get_rng_state")(device)
-    wrong: Any = _WRONG[kind](state)
-    if isinstance(wrong, torch.Tensor) and wrong.dtype == torch.uint8:
-        if wrong.numel() in (state.numel(), *getattr(accelerator, "random_state_sizes", ())):
-            return  # a size that the backend declares
+    wrong = _WRONG[kind](state)
+    declared = (state.numel(), *getattr(accelerator, "random_state_sizes", ()))
+    if isinstance(wrong, torch.Tensor) and wrong.dtype == torch.uint8 and wrong.numel() in declared:
+        return
     expect_refusal(method(accelerator, "set_rng_state"), wrong, device, errors=(TypeError, ValueError, RuntimeError))
     after = method(accelerator, "get_rng_state")(device)
     require(torch.equal(after, state), f"the refused state ({kind}) changed the state of {place}")

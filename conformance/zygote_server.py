@@ -189,6 +189,9 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
+    # PyTorch imports it, and with it sympy, at the first operator on a device of Python's; each child would pay for that.
+    with contextlib.suppress(Exception):
+        importlib.import_module("torch.fx.experimental.symbolic_shapes")
     os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD")
     if autoload is not None:
         os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = autoload

@@ -6,6 +6,7 @@ For: `test_memory_settings.py`. Each returns plain data, which the check judges.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import warnings
 from collections.abc import Callable
@@ -85,38 +86,50 @@ _BOUNDARY = re.compile(r",(?![^\[]*\])")
 _SETTERS = ("_set_allocator_settings", "_accelerator_setAllocatorSettings")
 
 
-def expandable_segments(make_accelerator: Callable[[], Any], earlier: str = "") -> dict[str, Any]:
-    """Use the device, put `earlier` in force where it is given, then call `set_allocator_expandable_segments()` and look.
+def expandable_segments(
+    make_accelerator: Callable[[], Any], variable: str, steps: list[tuple[str | None, str]]
+) -> list[dict[str, Any]]:
+    """Use the device; then, for each step (value of `variable`, settings to put in force before, empty for none), look at one call.
 
-    Reports the answer, what was warned or logged, each call of a setter, and the settings of a snapshot before and after.
+    Reports for each step the answer, what was warned or logged, each call of a setter, and the snapshot's settings before and after.
     """
     accelerator = make_accelerator()
     accelerator.set_device(0)
     torch.ones(1, device=accelerator.device(0)).sum().item()
     memory = method(accelerator, "memory_module")()
     own = getattr(memory, _SETTERS[0], None)
-    if earlier and own is not None:
-        own(earlier)
-    before = _settings(memory)
     calls: list[str] = []
     _count_calls(memory, _SETTERS[0], calls)
     _count_calls(torch._C, _SETTERS[1], calls)
     logged = _Texts()
     logging.getLogger().addHandler(logged)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            answer: Any = method(accelerator, "set_allocator_expandable_segments")()
-        except Exception as error:  # noqa: BLE001 - the answer is data here
-            answer = f"{type(error).__name__}: {error}"
-    return {
-        "answer": answer,
-        "reports": [str(warning.message) for warning in caught] + logged.texts,
-        "calls": calls,
-        "has_setter": own is not None,
-        "before": before,
-        "after": _settings(memory),
-    }
+    found: list[dict[str, Any]] = []
+    for value, settings in steps:
+        if settings and own is not None:
+            own(settings)
+        os.environ.pop(variable, None)
+        if value is not None:
+            os.environ[variable] = value
+        before = _settings(memory)
+        calls.clear()
+        logged.texts.clear()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                answer: Any = method(accelerator, "set_allocator_expandable_segments")()
+            except Exception as error:  # noqa: BLE001 - the answer is data here
+                answer = f"{type(error).__name__}: {error}"
+        found.append(
+            {
+                "answer": answer,
+                "reports": [str(warning.message) for warning in caught] + logged.texts,
+                "calls": list(calls),
+                "has_setter": own is not None,
+                "before": before,
+                "after": _settings(memory),
+            }
+        )
+    return found
 
 
 class _Texts(logging.Handler):

@@ -20,7 +20,7 @@ _DEVICES = 4
 def state_as_first_use(make_accelerator: Callable[[], Any], state: str | None = None) -> dict[str, Any]:
     """Read the state of the last device as the first use of any, or restore `state` (hexadecimal); then draw there.
 
-    Reports the state, what was drawn, and what was drawn after restoring the state again.
+    Reports what was drawn, what was drawn after restoring the state again, then the state and what is drawn from there on.
     """
     accelerator = make_accelerator()
     device = min(int(method(accelerator, "device_count")()), _DEVICES) - 1
@@ -32,7 +32,9 @@ def state_as_first_use(make_accelerator: Callable[[], Any], state: str | None = 
     place = method(accelerator, "device")(device)
     drawn = draw_numbers("rand", 6, place)
     method(accelerator, "set_rng_state")(held, device)
-    return {"state": bytes(held.tolist()).hex(), "drawn": drawn, "again": draw_numbers("rand", 6, place)}
+    again = draw_numbers("rand", 6, place)
+    later = method(accelerator, "get_rng_state")(device)
+    return {"drawn": drawn, "again": again, "later": bytes(later.tolist()).hex(), "next": draw_numbers("rand", 6, place)}
 
 
 def seed_all_devices(make_accelerator: Callable[[], Any], seed: int, used: bool) -> dict[str, Any]:

@@ -6,11 +6,12 @@ equal numbers on one device. Not for: which numbers a seed gives, or whether two
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 SEEDS = 2**64
+DrawName = tuple[str, int]
+"""One call that draws: its kind and its size."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,9 @@ class StateName:
     """The name of a state: the seed modulo 2⁶⁴, and the draws since."""
 
     seed: int
-    draws: tuple[Hashable, ...] = ()
+    draws: tuple[DrawName, ...] = ()
 
-    def after(self, draw: Hashable) -> StateName:
+    def after(self, draw: DrawName) -> StateName:
         """The name of the state after one more draw."""
         return StateName(self.seed, (*self.draws, draw))
 
@@ -36,7 +37,7 @@ class GeneratorsModel:
         """A place is seeded."""
         self.states[place] = StateName(seed % SEEDS)
 
-    def draw(self, place: Any, draw: Hashable, numbers: list[int]) -> list[int] | None:
+    def draw(self, place: Any, draw: DrawName, numbers: list[int]) -> list[int] | None:
         """A place drew `numbers` (bits). What the same state gave before where that differs, else None."""
         name = self.states[place] = self.states[place].after(draw)
         due = self._drawn.setdefault((place, name), numbers)

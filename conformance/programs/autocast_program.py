@@ -5,7 +5,7 @@ For: AMP-1. Not for: dtypes that a backend refuses (AMP-2)."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,7 @@ class Interrupt(Exception):
     """What a program raises inside a context."""
 
 
-_PRODUCTS = {
+_PRODUCTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "a @ b": lambda a: a @ a,
     "torch.mm": lambda a: torch.mm(a, a),
     "torch.bmm": lambda a: torch.bmm(a.expand(2, 3, 3), a.expand(2, 3, 3)),
@@ -102,6 +102,7 @@ class _Runner:
         try:
             for step in steps:
                 getattr(self, f"_{type(step).__name__}")(step)
+                self._Product(Product("a @ b", torch.float32))
             while self.open:
                 self._Leave(Leave(False))
             self._Product(Product("a @ b", torch.float32))

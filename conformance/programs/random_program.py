@@ -1,12 +1,13 @@
 """Programs that seed, draw, save and restore on several devices and the CPU, against `models/random_numbers.py`.
 
-For: RNG-1, RNG-2, RNG-3, RNG-5 and RNG-6 as one language. At its end each program seeds every device again, alone, and draws what
-was drawn after each seed. Not for: first use of a device, or states that must be refused."""
+For: RNG-1, RNG-2, RNG-3, RNG-5 and RNG-6 as one language. At its end each program restores every state that it saved and draws;
+then it seeds every device again, alone, and draws what was drawn after each seed. Not for: first use of a device, or states that
+must be refused."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ CPU = "cpu"
 """The place of the host's generator beside the devices' indices."""
 Place = int | str
 
-_KINDS = {
+_KINDS: dict[str, Callable[[int, torch.device], torch.Tensor]] = {
     "rand": lambda size, device: torch.rand(size, device=device),
     "randn": lambda size, device: torch.randn(size, device=device),
     "randint": lambda size, device: torch.randint(0, 1 << 30, (size,), device=device),
@@ -152,6 +153,9 @@ class _Runner:
                 require(
                     torch.equal(state, copy), f"the state of device {device} that was saved after {_shown(name)} has changed since"
                 )
+                method(self.accelerator, "set_rng_state")(state, device)
+                self.model.states[device] = name
+                self.draw(device, ("rand", 3), f"restoring the state that device {device} had after {_shown(name)}")
         for place in list(self.model.states):
             for name in self.model.paths(place):
                 self._Seed(Seed(name.seed, place))

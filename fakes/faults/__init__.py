@@ -10,16 +10,22 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from fakes.faults import (
+    autocast,
     capabilities,
     crashes,
     devices,
+    memory,
+    memory_settings,
+    operators,
     process_group,
     process_group_patch,
+    random_numbers,
     registry,
     routed_experts,
     routed_experts_layout,
     routing_replay,
     selection,
+    serialization,
     vendor_probes,
     visible_devices,
 )
@@ -45,16 +51,22 @@ def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
 
 
 CATALOGUE: Mapping[str, Fault] = assemble(
+    autocast.FAULTS,
     capabilities.FAULTS,
     crashes.FAULTS,
     devices.FAULTS,
+    memory.FAULTS,
+    memory_settings.FAULTS,
+    operators.FAULTS,
     process_group.FAULTS,
     process_group_patch.FAULTS,
+    random_numbers.FAULTS,
     registry.FAULTS,
     routed_experts.FAULTS,
     routed_experts_layout.FAULTS,
     routing_replay.FAULTS,
     selection.FAULTS,
+    serialization.FAULTS,
     vendor_probes.FAULTS,
     visible_devices.FAULTS,
 )

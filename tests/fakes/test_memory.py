@@ -168,3 +168,12 @@ def test_allocator_settings_read_back(simulated_machine: fakes.Machine) -> None:
         with pytest.raises(ValueError, match=bad.partition(":")[0]):
             memory._set_allocator_settings(bad)
     assert parse_allocator_settings("") == parse_allocator_settings(" , ")
+
+
+def test_allocator_settings_of_the_environment_are_in_force_from_the_start(
+    simulated_machine: fakes.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTORCH_MUSA_ALLOC_CONF", "max_split_size_mb:32")
+    simulated_machine.reset()
+    settings = torch.musa.memory._snapshot()["allocator_settings"]
+    assert (settings["max_split_size"], settings["PYTORCH_MUSA_ALLOC_CONF"]) == (32 * MIB, "max_split_size_mb:32")
