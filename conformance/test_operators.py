@@ -149,7 +149,7 @@ def _require_room(backend: BackendUnderTest, size: int) -> None:
 # Floating point
 
 _UNIT = 2.0**-22  # matrix units cut partial sums off where float32 rounds, at up to two bits less: four times half a last place
-_ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+_ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}  # half a last place, relative
 _SUM_VALUES = (1.0, -1.0, 0.5, 3.0, 257.0, 0.0078125, 1000.0, -1000.0, 20000.0)
 
 
