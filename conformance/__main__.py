@@ -1,6 +1,6 @@
 """`python -m conformance …`: the suite from any folder, with pytest's options and ours.
 
-For: installed packages and launchers. A check is named as in the results (`conformance/test_devices.py::test_…`); without one, all run.
+For: installed packages and launchers. A check is named as in the results (`conformance/test_devices.py::test_…`, or the file alone); without one, all run.
 Leaves no files in the current folder and reads no pytest configuration from it. Not for: a checkout's other tests.
 """
 
@@ -18,10 +18,14 @@ _PACKAGE = Path(__file__).parent
 def main(arguments: list[str] | None = None) -> int:
     """Run the checks beside this file; the exit code is pytest's."""
     given = sys.argv[1:] if arguments is None else arguments
-    checks = [str(_PACKAGE.parent / argument) for argument in given if "::" in argument]
-    options = [argument for argument in given if "::" not in argument]
+    checks = [str(_PACKAGE.parent / argument) for argument in given if _names_checks(argument)]
+    options = [argument for argument in given if not _names_checks(argument)]
     ours = ["-c", os.devnull, f"--rootdir={_PACKAGE.parent}", "-p", "conformance.plugin", "-p", "no:cacheprovider"]
     return int(pytest.main([*ours, *options, *(checks or [str(_PACKAGE)])]))
+
+
+def _names_checks(argument: str) -> bool:
+    return "::" in argument or argument.endswith(".py")
 
 
 if __name__ == "__main__":

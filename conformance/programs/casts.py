@@ -76,5 +76,5 @@ cast_inputs = st.builds(
     lambda source, values: CastInputs(source, tuple(values)),
     # Wide floats more often: from them there is most to round.
     st.sampled_from((torch.float32, torch.float64, *DTYPES, torch.float32, torch.float64)),
-    st.lists(st.sampled_from(_TELLING), min_size=12, max_size=24),
+    st.lists(st.sampled_from(_TELLING), min_size=24, max_size=40),
 )
