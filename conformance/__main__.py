@@ -1,6 +1,7 @@
 """`python -m conformance …`: the suite from any folder, with pytest's options and ours.
 
-For: installed packages and launchers. A check is named as in the results (`conformance/test_devices.py::test_…`, or the file alone); without one, all run.
+For: installed packages and launchers. A check is named as in the results (`conformance/test_devices.py::test_…`, or the file alone);
+without one, all run.
 Leaves no files in the current folder and reads no pytest configuration from it. Not for: a checkout's other tests.
 """
 

@@ -168,7 +168,7 @@ def test_a_devices_state_is_not_the_cpus(backend: BackendUnderTest, host: int, s
     )
 
 
-@clause("RNG-2")
+@clause("RNG-8")
 @given(host=seeds, seed=seeds, device=st.integers(0, 2))
 def test_without_a_device_the_current_ones_state_is_meant(backend: BackendUnderTest, host: int, seed: int, device: int) -> None:
     """For reading and for setting; the CPU's is neither read nor set."""
