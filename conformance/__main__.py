@@ -21,7 +21,17 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     checks = [str(_PACKAGE.parent / argument) for argument in given if _names_checks(argument)]
     options = [argument for argument in given if not _names_checks(argument)]
-    ours = ["-c", os.devnull, f"--rootdir={_PACKAGE.parent}", "-p", "conformance.plugin", "-p", "no:cacheprovider"]
+    ours = [
+        "-c",
+        os.devnull,
+        f"--rootdir={_PACKAGE.parent}",
+        "-p",
+        "conformance.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:benchmark",
+    ]
     return int(pytest.main([*ours, *options, *(checks or [str(_PACKAGE)])]))
 
 

@@ -6,11 +6,13 @@ For: the number of examples, the seed, and settings that make a run repeatable. 
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.configuration import set_hypothesis_home_dir
 
 EXAMPLES = MappingProxyType({"quick": 10, "default": 100, "certify": 1000})
 """Examples a property, by effort."""
@@ -34,6 +36,13 @@ def load_profile(examples: int) -> None:
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     settings.load_profile(_PROFILE)
+
+
+def store_in_temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Have Hypothesis keep its caches in a temporary folder, not in the user's; the caller cleans it up."""
+    folder = tempfile.TemporaryDirectory(prefix="accelerator-conformance-hypothesis-")
+    set_hypothesis_home_dir(folder.name)
+    return folder
 
 
 def scale_examples(test: Callable[..., Any], scale: float) -> None:

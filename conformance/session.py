@@ -12,7 +12,7 @@ import sys
 from functools import cached_property
 from typing import Any
 
-from conformance import CONTRACT_REVISION, isolation
+from conformance import CONTRACT_REVISION, efforts, isolation
 from conformance.backend_under_test import BackendUnderTest
 from conformance.backends import fault_ends_process, prepare_backend
 from conformance.children import ChildProcesses
@@ -47,6 +47,7 @@ class SuiteSession:
         self.options = options
         self.collect_only = collect_only
         self.children = ChildProcesses()
+        self._hypothesis_folder = efforts.store_in_temporary_folder()
         self.collected: dict[str, CollectedCheck] = {}
         self.records: dict[str, CheckRecord] = {}
         self.results: RunResults | None = None
@@ -72,6 +73,7 @@ class SuiteSession:
     def close(self) -> None:
         """End the child processes."""
         self.children.close()
+        self._hypothesis_folder.cleanup()
 
     def collect(self, check: str, clause_ids: tuple[str, ...], tier: str | None) -> None:
         """Take note of a check."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ def test_every_fault_that_ends_its_process_is_tried_here() -> None:
 def test_the_run_survives_and_names_the_last_input(fault_id: str, tmp_path: Path) -> None:
     clause_id, check, ending = _CHECKS[fault_id]
     assert clause_id in CATALOGUE[fault_id].clauses
-    leftovers = set(Path(tempfile.gettempdir()).glob("accelerator-conformance-*"))
     run, results = _run(tmp_path, f"--fault={fault_id}", "--timeout=15", "-k", f"{check} or REG-1 or CAP-1")
     clauses = {clause["id"]: clause for clause in results["clauses"]}
     assert run.returncode == 1, run.stdout
@@ -40,11 +39,14 @@ def test_the_run_survives_and_names_the_last_input(fault_id: str, tmp_path: Path
     assert failed["smallest_failing_example"]
     assert f"--fault={fault_id}" in failed["replay"]
     assert results["complete"]
-    assert set(Path(tempfile.gettempdir()).glob("accelerator-conformance-*")) <= leftovers
+    assert list((tmp_path / "temporary").glob("accelerator-conformance-*")) == []
 
 
 def _run(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     results = folder / "results.json"
     command = [sys.executable, "-m", "conformance", "--backend=fake-musa", f"--results={results}", *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    run = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
     return run, json.loads(results.read_text(encoding="utf-8"))
