@@ -5,9 +5,11 @@ For: the number of examples, the seed, and settings that make a run repeatable. 
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +20,7 @@ EXAMPLES = MappingProxyType({"quick": 10, "default": 100, "certify": 1000})
 """Examples a property, by effort."""
 
 _PROFILE = "accelerator-conformance"
+_STORAGE = "HYPOTHESIS_STORAGE_DIRECTORY"
 
 
 def load_profile(examples: int) -> None:
@@ -38,11 +41,19 @@ def load_profile(examples: int) -> None:
     settings.load_profile(_PROFILE)
 
 
-def store_in_temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """Have Hypothesis keep its caches in a temporary folder, not in the user's; the caller cleans it up."""
-    folder = tempfile.TemporaryDirectory(prefix="accelerator-conformance-hypothesis-")
-    set_hypothesis_home_dir(folder.name)
-    return folder
+def store_in_temporary_folder() -> ExitStack:
+    """Have Hypothesis keep its caches in a temporary folder, not in the user's, unless the environment says where.
+
+    Processes that this one starts use the same folder, so that one that crashes leaves none behind. Close what is returned at the end.
+    """
+    until_the_end = ExitStack()
+    if _STORAGE not in os.environ:
+        os.environ[_STORAGE] = until_the_end.enter_context(
+            tempfile.TemporaryDirectory(prefix="accelerator-conformance-hypothesis-")
+        )
+        until_the_end.callback(os.environ.pop, _STORAGE, None)
+    set_hypothesis_home_dir(os.environ[_STORAGE])
+    return until_the_end
 
 
 def scale_examples(test: Callable[..., Any], scale: float) -> None:

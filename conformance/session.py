@@ -73,7 +73,7 @@ class SuiteSession:
     def close(self) -> None:
         """End the child processes."""
         self.children.close()
-        self._hypothesis_folder.cleanup()
+        self._hypothesis_folder.close()
 
     def collect(self, check: str, clause_ids: tuple[str, ...], tier: str | None) -> None:
         """Take note of a check."""
