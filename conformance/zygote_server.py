@@ -128,6 +128,8 @@ def become_child(request: dict[str, Any], read_end: int, write_end: int, control
         os.close(read_end)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr] # else a process that dies takes it along
         os.environ.clear()
         os.environ.update(request["environment"])
         answer = run_request(request)

@@ -17,11 +17,14 @@ _ANSWERING = sorted(fault.id for fault in CATALOGUE.values() if not fault.ends_p
 
 @pytest.mark.parametrize("fault_id", _ANSWERING)
 def test_the_suite_finds_the_fault(fault_id: str, suite: Callable[..., SuiteRun]) -> None:
-    """Only the checks of the fault's clauses run, which is enough and much faster; from one seed, so that the answer is always the same."""
+    """Only the checks of the fault's clauses run, which is enough and much faster; from a few fixed seeds, since one run
+    of a hundred examples may miss what is rare."""
     fault = CATALOGUE[fault_id]
-    run = suite(
-        f"--backend=fake-{fault.personas[0]}", f"--fault={fault_id}", "--hypothesis-seed=0", "-k", " or ".join(fault.clauses), "-x"
-    )
+    for seed in range(4):
+        arguments = (f"--backend=fake-{fault.personas[0]}", f"--fault={fault_id}", f"--hypothesis-seed={seed}")
+        run = suite(*arguments, "-k", " or ".join(fault.clauses), "-x")
+        if run.exit_code == 1:
+            break
     found = {clause_id for clause_id, outcome in run.outcomes().items() if outcome in _KILLING}
     assert run.exit_code == 1, run.output
     assert found & set(fault.clauses), (

@@ -50,6 +50,8 @@ def become_rank(rank: int, request: dict[str, Any], descriptors: list[int], cont
                 os.close(descriptor)
         os.dup2(own[1], 1)
         os.dup2(own[1], 2)
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr] # else a process that dies takes it along
         sys.path[:] = request["sys_path"]
         os.chdir(request["directory"])
         os.environ.update(request["environment"])
