@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from conformance.outcomes import Outcome
 from conformance.session import SuiteSession
 
 SESSION = pytest.StashKey[SuiteSession]()
-_HERE = Path(__file__).parent
 _REPORTS_PLUGIN = "reports.pytest_plugin"
 _CHECK_TIMEOUT = 300.0  # seconds; a check that hangs is named by pytest-timeout
 _SHOWN_AS = {  # outcome: (category, letter, word) in pytest's progress
@@ -206,12 +204,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Only the controller, or a run without workers, gathers and sums up."""
     if not hasattr(session.config, "workerinput") and SESSION in session.config.stash:
         session.config.pluginmanager.register(_Listener(session.config), "conformance-listener")
-
-
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Child programs and models are no test modules, whatever their names."""
-    inside = _HERE in collection_path.parents
-    return True if inside and collection_path.name in {"child_programs", "models", "programs"} else None
 
 
 def _function(item: pytest.Item) -> Any:

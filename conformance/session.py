@@ -206,7 +206,7 @@ class SuiteSession:
 
 def _text_of(error: BaseException) -> str:
     text = str(error) or type(error).__name__
-    return text if isinstance(error, (AssertionError, OptionError)) or hasattr(error, "text") else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, AssertionError) or hasattr(error, "text") else f"{type(error).__name__}: {text}"
 
 
 def _shortened(text: str) -> str:
