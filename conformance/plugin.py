@@ -57,6 +57,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if getattr(config.option, "timeout", None) is None:
         config.option.timeout = _CHECK_TIMEOUT
     efforts.load_profile(options.examples)
+    efforts.draw_the_same_everywhere()
     config.stash[SESSION] = session
     if session.wants_isolation and config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         isolation.start_workers(config)
