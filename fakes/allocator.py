@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from fakes.scheduling import poison
+
 BLOCK_BYTES = 512
 """Every allocation takes a multiple of this, as in PyTorch's caching allocator."""
 SEGMENT_BYTES = 2 << 20
@@ -42,6 +44,7 @@ class Block:
         """The host bytes that carry the block: uint8, `size` of them, made at first use; the same memory at each call."""
         if self._bytes is None:
             self._bytes = torch.empty(self.size, dtype=torch.uint8, device="cpu")
+            poison.fill(self._bytes)
         return self._bytes
 
     def resize(self, size: int) -> None:
@@ -65,6 +68,8 @@ class Block:
     def __del__(self) -> None:
         # PyTorch's compiler makes instances without initialising them.
         if getattr(self, "size", 0):
+            if self._bytes is not None and self.allocator.scheduler is not None:
+                self.allocator.scheduler.freed(self)
             self.allocator.give_back(self.size)
 
 
@@ -82,6 +87,7 @@ class Allocator:
         self.observers: list[OomObserver] = []
         # Re-entrant, since a block may be collected while a counter is being changed in the same thread.
         self._lock = threading.RLock()
+        self.scheduler: Any = None
         self.allocated = 0
         self.reserved = 0
         self.peak_allocated = 0
