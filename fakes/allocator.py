@@ -1,6 +1,6 @@
 """The caching allocator of one simulated device: who uses which memory, a capacity, and running out of it.
 
-For: `Block`, the memory of one storage, and what `memory_allocated` and its relatives count. Not for: finding a place
+For: giving blocks (`block.py`) their memory, and what `memory_allocated` and its relatives count. Not for: finding a place
 (`memory_pools.py`), nor the values in it, which under a scheduler that runs everything at once are host memory of the tensors
 (`tensor.py`).
 
@@ -22,8 +22,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
-from fakes.allocation_statistics import Usage
+from fakes.allocation_statistics import Usage, statistics
+from fakes.block import Block
 from fakes.memory_pools import BLOCK_BYTES, LARGE_SEGMENT_BYTES, ROUNDING_BYTES, SMALL_BYTES, Pool, segment_bytes
+from fakes.memory_size import readable
+
+__all__ = ["Allocator", "Block"]
 
 if TYPE_CHECKING:
     from fakes.launch import Scheduler
@@ -32,57 +36,6 @@ OomObserver = Callable[[int, int, int, int], Any]
 _ROUND_UP = BLOCK_BYTES - 1
 _DOWN_TO_BLOCK = ~_ROUND_UP
 _NOTHING: list[Any] = []
-
-
-class Block:
-    """The memory of one storage; freed when the last tensor that uses it is gone.
-
-    `size` is in bytes, as accounted for: 0, or a multiple of 512 not below the `requested` ones. `address` is unique in the device
-    among live blocks, 0 for an empty one. `stream` is the stream on which it was allocated; `recorded_streams` are the others that
-    use it.
-    """
-
-    __slots__ = ("__weakref__", "address", "allocator", "pool", "recorded_streams", "requested", "size", "stream")
-
-    def __init__(self, allocator: Allocator, size: int, stream: Any) -> None:
-        self.size = self.address = 0
-        self.allocator = allocator
-        self.stream = stream
-        self.pool: Any = None
-        self.requested = size
-        self.recorded_streams: tuple[Any, ...] = ()
-        if size:
-            allocator.allocate(self)
-
-    def bytes(self) -> torch.Tensor:
-        """The host bytes behind the block, uint8 of `size` elements on the CPU: the same memory for the same address."""
-        return self.allocator.bytes_of(self)
-
-    def record_stream(self, stream: Any) -> None:
-        """Note that another stream uses the block, which is not reused before the work issued there until it is freed is done."""
-        if stream is not self.stream and stream not in self.recorded_streams:
-            self.recorded_streams += (stream,)
-
-    def resize(self, size: int) -> None:
-        """Have `size` bytes from now on, elsewhere on the device. The old contents are gone.
-
-        Raises:
-            torch.OutOfMemoryError: it does not fit; the block is then as it was.
-        """
-        other = Block(self.allocator, size, self.stream)
-        for name in ("address", "pool", "recorded_streams", "requested", "size"):
-            mine, its = getattr(self, name), getattr(other, name)
-            setattr(self, name, its)
-            setattr(other, name, mine)
-
-    def __deepcopy__(self, memo: Any) -> Block:
-        # A copy would give the same memory back twice.
-        return self
-
-    def __del__(self) -> None:
-        # PyTorch's compiler makes instances without initialising them.
-        if getattr(self, "size", 0):
-            self.allocator.free(self)
 
 
 class Allocator:
@@ -113,8 +66,8 @@ class Allocator:
         self._lock = threading.Lock()
         self._owner = 0  # the thread that holds the lock
         self._freed_inside: deque[Block] = deque()
-        # Freed, but perhaps still used by the streams that the tickets are of.
-        self._held: list[tuple[Pool, int, int, list[tuple[Any, Any]]]] = []
+        # Freed, but perhaps still used by other streams: pool, address, size, and a ticket of each.
+        self._held: list[tuple[Pool, int, int, list[Any]]] = []
 
     # Blocks -------------------------------------------------------------------------------------------------------------------
 
@@ -141,18 +94,20 @@ class Allocator:
         scheduler = self.scheduler
         scheduler.freed(block)
         streams = block.recorded_streams
-        tickets = [(stream, scheduler.mark(stream)) for stream in streams] if streams else _NOTHING
+        tickets = [scheduler.mark(stream) for stream in streams] if streams else _NOTHING
         pool, size = block.pool, block.size
         with self._lock:
             self._owner = me
-            requested = pool.live.pop(block.address)
-            pool.usage.count_free(size, requested)
-            self.usage.count_free(size, requested)
-            if tickets:
-                self._hold(pool, block.address, size, tickets)
-            else:
-                pool.put_back(block.address, size)
-            self._owner = 0
+            try:
+                requested = pool.live.pop(block.address)
+                pool.usage.count_free(size, requested)
+                self.usage.count_free(size, requested)
+                if tickets:
+                    self._hold(pool, block.address, size, tickets)
+                else:
+                    pool.put_back(block.address, size)
+            finally:
+                self._owner = 0
         if self._freed_inside:
             self._settle()
 
@@ -244,7 +199,7 @@ class Allocator:
 
     # Blocks that other streams use --------------------------------------------------------------------------------------------
 
-    def _hold(self, pool: Pool, address: int, size: int, tickets: list[tuple[Any, Any]]) -> None:
+    def _hold(self, pool: Pool, address: int, size: int, tickets: list[Any]) -> None:
         pool.usage.count_held(size, 1)
         self.usage.count_held(size, 1)
         self._held.append((pool, address, size, tickets))
@@ -254,7 +209,7 @@ class Allocator:
         with self._exclusive():
             held, self._held = self._held, []
         is_complete = self.scheduler.is_complete
-        done = [all(is_complete(ticket) for _, ticket in hold[3]) for hold in held]
+        done = [all(is_complete(ticket) for ticket in hold[3]) for hold in held]
         with self._exclusive():
             for hold, is_done in zip(held, done, strict=True):
                 if not is_done:
@@ -331,18 +286,19 @@ class Allocator:
         self.empty_cache()
 
     def empty_cache(self) -> None:
-        """Give back to the device what no tensor uses. Waits for the streams that may still use what was freed."""
-        streams = {id(stream): stream for hold in tuple(self._held) for stream, _ in hold[3]}
-        for stream in streams.values():
-            self.scheduler.synchronize_stream(stream)
+        """Give back to the device what no tensor uses. Waits for the device, as vendors' drivers do before they take memory back."""
+        self.scheduler.synchronize_device(self.device_index)
         self._end_holds()
+        given_up: list[torch.Tensor] = []
         with self._exclusive():
             for pool in tuple(self._pools):
                 segments = len(pool.segments)
-                released = sum(pool.release())
+                released = pool.release(given_up)
                 self._count_reserved(pool, -released, len(pool.segments) - segments)
             used = {id(pool) for pools in (self._small_pools, self._large_pools) for pool in pools.values()}
             self._pools = [pool for pool in self._pools if pool.segments or id(pool) in used]
+        for memory in given_up:
+            self.scheduler.released(memory)
 
     # Figures ------------------------------------------------------------------------------------------------------------------
 
@@ -388,18 +344,12 @@ class Allocator:
         with self._exclusive():
             for pool in self._pools:
                 pool.merge_recent()
-            figures = {
-                f"{name}.{pool_name}.{figure}": value
-                for pool_name, usage in (("all", self.usage), ("small_pool", self.small), ("large_pool", self.large))
-                for name, values in usage.statistics().items()
-                for figure, value in values.items()
+            others = {
+                "max_split_size": self.settings["max_split_size"],
+                "num_alloc_retries": self.retries,
+                "num_ooms": self.ooms,
             }
-        figures |= {
-            "max_split_size": self.settings["max_split_size"],
-            "num_alloc_retries": self.retries,
-            "num_ooms": self.ooms,
-        }
-        return OrderedDict(sorted(figures.items()))
+            return statistics(self.usage, self.small, self.large, others)
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Every segment with its blocks, as PyTorch's `memory_snapshot` gives them."""
@@ -413,18 +363,9 @@ class Allocator:
         free = self.capacity - self.usage.reserved
         for observer in tuple(self.observers):
             observer(self.device_index, size, self.limit, free)
-        unused = self.usage.reserved - self.usage.allocated
         raise torch.OutOfMemoryError(
-            f"{self.display_name} out of memory. Tried to allocate {_readable(size)}. GPU {self.device_index} has a total "
-            "capacity of "
-            f"{_readable(self.capacity)} of which {_readable(free)} is free. {_readable(self.limit)} allowed; "
-            f"of the allocated memory {_readable(self.usage.allocated)} is allocated by PyTorch, and {_readable(unused)} is "
-            "reserved by PyTorch but unallocated."
+            f"{self.display_name} out of memory. Tried to allocate {readable(size)}. GPU {self.device_index} has a total capacity of "
+            f"{readable(self.capacity)} of which {readable(free)} is free. {readable(self.limit)} allowed; of the allocated memory "
+            f"{readable(self.allocated)} is allocated by PyTorch, and {readable(self.reserved - self.allocated)} is reserved by "
+            "PyTorch but unallocated."
         )
-
-
-def _readable(size: int) -> str:
-    for unit, divisor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= divisor:
-            return f"{size / divisor:.2f} {unit}"
-    return f"{size} bytes"

@@ -138,7 +138,9 @@ class Machine:
                 cards = self._read_visible_cards()
                 if not cards:
                     raise RuntimeError(f"No {self.persona.display_name} GPUs are available")
-                devices = [Device(self.persona, index, card, self.scheduler, self.allocator_settings) for index, card in enumerate(cards)]
+                devices = [
+                    Device(self.persona, index, card, self.scheduler, self.allocator_settings) for index, card in enumerate(cards)
+                ]
                 for index, seed in self._pending_seeds.items():
                     for device in devices if index is None else devices[index : index + 1]:
                         device.generator.manual_seed(seed)

@@ -187,10 +187,13 @@ class Pool:
         self._tail += growth
         self._add(end - before, before + growth)
 
-    def release(self) -> list[int]:
-        """Give up the segments that are free as a whole, and such parts of expandable ones; the sizes given up."""
+    def release(self, hosts: list[torch.Tensor]) -> int:
+        """Give up the segments that are free as a whole, and such parts of expandable ones; how many bytes that is.
+
+        Their host bytes, where they had any, are appended to `hosts`.
+        """
         self.merge_recent()
-        released = []
+        released = 0
         for size, start in tuple(self._free):
             region = self._region_of(start)
             if region in self._arenas:
@@ -200,8 +203,10 @@ class Pool:
             else:
                 first, last = start, start + self.segments.get(start, 0)
             if last > first and last <= start + size:
+                if region in self._hosts:
+                    hosts.append(self.bytes_at(first, last - first))
                 self._cut(start, size, first, last)
-                released.append(last - first)
+                released += last - first
         return released
 
     def _cut(self, start: int, size: int, first: int, last: int) -> None:
@@ -236,7 +241,7 @@ class Pool:
         found = []
         for start, size in sorted(self.segments.items()):
             inside = starts[bisect_left(starts, start) : bisect_left(starts, start + size)]
-            blocks = [
+            blocks: list[dict[str, Any]] = [
                 {
                     "address": address,
                     "size": end - address,
