@@ -63,6 +63,23 @@ def read_package(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> dict[str
         raise ArchiveError("package-unreadable", where, str(error)) from error
 
 
+def read_file(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> bytes:
+    """The bytes of one plain file.
+
+    Raises:
+        ArchiveError: it cannot be read, or is larger than a member may be.
+    """
+    where = printable(str(path))
+    try:
+        with _opened(path, where) as file:
+            contents = file.read(limits.member + 1)
+    except OSError as error:
+        raise ArchiveError("package-unreadable", where, error.strerror or type(error).__name__) from error
+    if len(contents) > limits.member:
+        raise ArchiveError("archive-too-large", where, f"more than {limits.member} bytes")
+    return contents
+
+
 def _gathered(files: Iterable[tuple[str, bytes]], where: str, limits: ArchiveLimits) -> dict[str, bytes]:
     """All files, none twice, within the limit of all together."""
     found: dict[str, bytes] = {}
