@@ -11,7 +11,8 @@ import unicodedata
 
 from rich.text import Text
 
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@-])")
+_MARKDOWN = re.compile(r"([\\`*_\[\]>#|~])")
+_LINKED = re.compile(r"@|:(?=//)|www(?=\.)", re.IGNORECASE)  # what GitHub makes a mention or a link by itself
 _SHOWN_AS_IS = frozenset(" ")
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})  # controls, direction marks, surrogates, separators
 
@@ -37,8 +38,9 @@ def plain(text: str, style: str = "", *, longest: int = 300) -> Text:
 
 
 def markdown(text: str, *, longest: int = 300) -> str:
-    """The same for a cell of a Markdown table: nothing in it formats, links, mentions or ends the cell."""
-    return _MARKDOWN.sub(r"\\\1", printable(text, longest=longest)).replace("\\<", "&lt;").replace("\\@", "@\u200b")
+    """The same for a cell of a Markdown table: nothing in it formats, links, mentions anybody, or ends the cell."""
+    shown = _MARKDOWN.sub(r"\\\1", printable(text, longest=longest).replace("&", "&amp;").replace("<", "&lt;"))
+    return _LINKED.sub(lambda found: f"{found[0]}\u200b", shown)
 
 
 def _shown(character: str) -> str:
