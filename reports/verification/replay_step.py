@@ -13,7 +13,7 @@ from reports.rendering import REPORT
 from reports.replay import Replay, ReplayOptions, Runner, replay
 from reports.verification.findings import Finding, State, StepResult, Verdict, Verification
 
-REPLAYED = "A replay shows that such a device gives these outcomes here and today. It does not show that the vendor's run was on the device named."
+REPLAYED = "A replay shows that such a device gives these outcomes here and today. It does not show on which device the vendor ran."
 
 
 def replay_step(verification: Verification, path: Path, options: ReplayOptions, run: Runner | None = None) -> Verification:
