@@ -254,16 +254,12 @@ class DeferringScheduler:
     # Memory -------------------------------------------------------------------------------------------------------------------
 
     def record_stream(self, block: Block, stream: StreamState) -> None:
-        """See `Scheduler.record_stream`."""
-        if stream is not block.stream and stream not in block.recorded_streams:
-            block.recorded_streams.append(stream)
+        """See `Scheduler.record_stream`: the block's note of it is looked at when it is freed."""
 
     def freed(self, block: Block) -> None:
         """See `Scheduler.freed`."""
-        memory = block._bytes
-        if memory is not None:
-            # Taken up where the scheduler is next entered: this may run in the middle of anything.
-            self._freed.append((memory, block.stream, tuple(block.recorded_streams)))
+        # Taken up where the scheduler is next entered: this may run in the middle of anything.
+        self._freed.append((block.bytes(), block.stream, block.recorded_streams))
 
     def released(self, memory: torch.Tensor) -> None:
         """See `Scheduler.released`."""

@@ -12,7 +12,7 @@ from fakes.pytest_plugin import simulated_machine as plain_machine
 
 __all__ = ["plain_machine", "pytest_configure"]
 
-SCHEDULES = [("lazy", 0), ("seeded", 0), ("seeded", 1), ("directed", 0)]
+SCHEDULES = [("lazy", 0), ("seeded", 1)]
 
 
 @pytest.fixture(params=SCHEDULES, ids=lambda case: f"{case[0]}-{case[1]}")
