@@ -205,7 +205,7 @@ def of_form() -> Iterator[Alteration]:
         "with an escape": data.replace(b'"musa"', b'"m\\u0075sa"', 1),
         "with another number": data.replace(b"1234.5", b"1234.50", 1),
         "with an exponent": data.replace(b"1234.5", b"1.2345e3", 1),
-        "with null": written(nulled),
+        "with a null field": written(nulled),
     }
     for name, form in forms.items():
         assert form != data, name
