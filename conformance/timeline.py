@@ -38,7 +38,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Edge:
-    """A wait: what comes after `step` on `lane` comes after what was before `from_step` on `from_lane`; `missing` where it had no effect."""
+    """A wait: what comes after `step` on `lane` comes after what was before `from_step` on `from_lane`; `missing` where it had no
+    effect."""
 
     from_step: int
     from_lane: int
@@ -88,8 +89,8 @@ class Timeline:
         }
 
     def to_chrome_trace(self) -> dict[str, Any]:
-        """The document that `chrome://tracing` and Perfetto read: a process a device, a thread a stream, an arrow a wait. Time is the number
-        of the step, a millisecond each, since a program has no other."""
+        """The document that `chrome://tracing` and Perfetto read: a process a device, a thread a stream, an arrow a wait. Time is the
+        number of the step, a millisecond each, since a program has no other."""
         events: list[dict[str, Any]] = []
         for lane, title in self.lanes.items():
             place = self._place(lane)

@@ -1,7 +1,7 @@
 """The oracle of stream programs: which accesses are unordered, and what the host must read.
 
-For: telling race-free programs from racy ones, and the values that every conforming device gives (STR-11). Not for: listing every order of a
-racy program (`stream_orders.py`).
+For: telling race-free programs from racy ones, and the values that every conforming device gives (STR-11). Not for: listing every order
+of a racy program (`stream_orders.py`).
 
 Vector clocks: a lane's clock counts, lane by lane, how many launches are surely done when the lane's next action begins. Two accesses to a
 buffer, one of them a write, race where neither is in the other's past. A launch that races with nothing and whose inputs are determined has

@@ -3,9 +3,10 @@
 For: the one place that gives steps their meaning, which the oracle (`happens_before.py`), the orders (`stream_orders.py`) and the timeline
 share. Not for: judging anything.
 
-A lane does its actions one after the other: each stream is a lane, and so is the host. An action of another lane than the host's also comes
-after everything that the host did before issuing it. A freed buffer's memory is written over on a lane of its own, after what the allocating
-stream and the recorded streams were given before the free (STR-12): whatever else still uses the buffer is not ordered with that.
+A lane does its actions one after the other: each stream is a lane, and so is the host. An action of another lane than the host's also
+comes after everything that the host did before issuing it. A freed buffer's memory is written over on a lane of its own, after what the
+allocating stream and the recorded streams were given before the free (STR-12): whatever else still uses the buffer is not ordered with
+that.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Lowering:
         other._pinned = set(self._pinned)
         return other
 
-    def actions(self, number: int, step: Step) -> list[Action]:
+    def actions(self, number: int, step: Step) -> list[Action]:  # noqa: PLR0912 - one case a kind of step
         """The actions of a step, in the order of issue."""
         self._step, self._actions = number, []
         match step:
@@ -140,7 +141,7 @@ class Lowering:
                 self._launch(HOST_LANE, self.buffers[buffer], constant=value)
             case HostRead(buffer, None):
                 self._launch(HOST_LANE, reading(number), self.buffers[buffer], factor=1)
-            case HostRead(buffer, stream):
+            case HostRead(buffer, int(stream)):
                 self._launch(stream, reading(number), self.buffers[buffer], factor=1)
                 self._wait(HOST_LANE, self._mark(stream))
         return self._actions

@@ -1,7 +1,7 @@
 """Every result that some legal order of a small stream program gives, and which missing wait explains a wrong one.
 
-For: saying of a wrong result what must have gone wrong, as "this is what comes out when the wait in step 3 does nothing". Not for: judging a
-device; that is the oracle's (`happens_before.py`).
+For: saying of a wrong result what must have gone wrong, as "this is what comes out when the wait in step 3 does nothing". Not for:
+judging a device; that is the oracle's (`happens_before.py`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class TooManyOrders(Exception):
 def possible_readings(
     program: StreamProgram, without_waits_of: frozenset[int] = frozenset(), limit: int = LIMIT
 ) -> dict[Readings, Order]:
-    """What the host may read, over all legal orders, and one order that gives it; the waits of the given steps (by number; the number of steps is the final wait) do
-    nothing.
+    """What the host may read, over all legal orders, and one order that gives it. The waits of the given steps do nothing; steps go by
+    their number, and the number of steps is the final wait.
 
     Only launches are tried in every order: records, waits and the issue of work take effect as soon as they can, which loses no result
     since they only ever enable more.

@@ -42,7 +42,7 @@ class Buffers:
         other.pinned, other.event_devices = set(self.pinned), dict(self.event_devices)
         return other
 
-    def apply(self, step: Step, where: str) -> None:
+    def apply(self, step: Step, where: str) -> None:  # noqa: PLR0912 - one case a kind of step
         """Take a step.
 
         Raises:
@@ -61,9 +61,9 @@ class Buffers:
                 if pinned:
                     self.pinned.add(buffer)
             case Kernel(stream, write, _, read):
-                for name, buffer in (("write", write), ("read", read)):
-                    if buffer is not None:
-                        self._require_place(buffer, self.streams[stream], f"{where}.{name}")
+                self._require_place(write, self.streams[stream], f"{where}.write")
+                if read is not None:
+                    self._require_place(read, self.streams[stream], f"{where}.read")
                 if read == write:
                     raise ProgramError(f"{where}.read: a kernel reads another buffer than {write!r}, which it writes")
             case Copy():

@@ -4,14 +4,14 @@ For: Hypothesis strategies, and turning what they draw into a program for as man
 (`models/happens_before.py`).
 
 What is drawn is a draft: small numbers, each of which asks for one thing ("a kernel on that stream, on that buffer"). The program is made
-from it step by step: buffers are allocated when they are first used, and where a step would race with an earlier one, a wait of a drawn kind
-is put before it. So whatever Hypothesis removes from a draft, the rest is a race-free program, and each wait carries weight: a device that
-ignores it races.
+from it step by step: buffers are allocated when they are first used, and where a step would race with an earlier one, a wait of a drawn
+kind is put before it. So whatever Hypothesis removes from a draft, the rest is a race-free program, and each wait carries weight: a device
+that ignores it races.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ from conformance.errors import ProgramError
 from conformance.models.happens_before import HappensBefore, Race
 from conformance.models.stream_actions import HOST_LANE
 from conformance.programs.printing import PrintsAsCode
-from conformance.programs.stream_buffers import HOST, Buffers
+from conformance.programs.stream_buffers import Buffers
 from conformance.programs.stream_program import MAX_STEPS, StreamProgram
 from conformance.programs.stream_steps import (
     Allocate,
@@ -104,7 +104,7 @@ class StreamDraft(PrintsAsCode):
         return self._made[0]
 
 
-def stream_drafts(focus: Focus = Focus()) -> st.SearchStrategy[StreamDraft]:  # noqa: B008 - a frozen value
+def stream_drafts(focus: Focus = Focus()) -> st.SearchStrategy[StreamDraft]:
     """Drafts of race-free programs, or of racy ones where the focus says so."""
     # "nothing" comes first: what is not needed for a failure shrinks to it.
     kinds = st.sampled_from(("nothing", *focus.kinds))
@@ -229,14 +229,14 @@ class _Maker:
 
     # What wishes choose among ---------------------------------------------------------------------------------------------------
 
-    def _buffer(self, which: int, device: int, stream: int) -> Iterator[Step]:
+    def _buffer(self, which: int, device: int, stream: int) -> Generator[Step, None, str]:
         name = f"{_BUFFERS[which % len(_BUFFERS)]}{device or ''}"
         if name not in self.buffers.places:
             here = [at for at, place in enumerate(self.places) if place == device]
             yield Allocate(name, here[stream % len(here)], self._value())
         return name
 
-    def _host_buffer(self, which: int) -> Iterator[Step]:
+    def _host_buffer(self, which: int) -> Generator[Step, None, str]:
         name = _HOST_BUFFERS[which % len(_HOST_BUFFERS)]
         if name not in self.buffers.places:
             yield AllocateHost(name, self._value(), self.pinned and name != _HOST_BUFFERS[-1])
@@ -298,13 +298,3 @@ class _Maker:
             "synchronize device": [SynchronizeDevice(self.places[first])],
         }
         return steps[kind]
-
-
-def places_of(program: StreamProgram) -> set[int]:
-    """The devices on which a program has buffers; the host apart."""
-    buffers = Buffers(program.streams)
-    found: set[int] = set()
-    for step in program.steps:
-        buffers.apply(step, "")
-        found |= set(buffers.places.values())
-    return found - {HOST}

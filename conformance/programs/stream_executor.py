@@ -132,7 +132,7 @@ class _Run:
         except NotImplementedError:  # a backend need not expose it; the current one is as good here
             return method(self.accelerator, "current_stream")(device)
 
-    def take(self, number: int, step: Step) -> None:
+    def take(self, number: int, step: Step) -> None:  # noqa: PLR0912 - one case a kind of step
         """Take one step."""
         self.where = f"step {number}, `{step}`,"
         self._buffers.apply(step, "step")
@@ -170,7 +170,7 @@ class _Run:
                 self._tensors[buffer].fill_(value)
             case HostRead(buffer, None):
                 self._see(reading(number), self._tensors[buffer])
-            case HostRead(buffer, stream):
+            case HostRead(buffer, int(stream)):
                 with self._on(stream):
                     self._see(reading(number), self._tensors[buffer].cpu())
 
@@ -229,4 +229,4 @@ class _Run:
     def _see(self, name: str, host: torch.Tensor) -> None:
         if host.device.type != "cpu":
             raise ClauseViolation(f"{self.where} gave a tensor on {host.device}; due was one on the host")
-        self.readings[name] = tuple(host.unique().tolist())
+        self.readings[name] = tuple(torch.unique(host).tolist())

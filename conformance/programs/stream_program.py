@@ -42,8 +42,8 @@ class ScheduleChoice:
 
 @dataclass(frozen=True, repr=False)
 class StreamProgram(PrintsAsCode):
-    """Steps that one host thread takes in order. `streams[i]` is the device of stream i; `default_streams` are those that are their device's
-    default stream."""
+    """Steps that one host thread takes in order. `streams[i]` is the device of stream i; `default_streams` are those that are their
+    device's default stream."""
 
     streams: tuple[int, ...]
     steps: tuple[Step, ...]

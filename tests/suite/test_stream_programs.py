@@ -73,7 +73,7 @@ def test_a_document_is_read_back_as_the_same_program(draft: StreamDraft) -> None
     assert StreamProgram.from_document(json.loads(scheduled.to_json())) == scheduled
 
 
-@settings(_small, max_examples=300, phases=[Phase.generate])
+@settings(_small, max_examples=150, phases=[Phase.generate])
 @given(draft=stream_drafts())
 def test_drawn_programs_are_race_free_and_within_bounds(draft: StreamDraft) -> None:
     for devices in (1, 2):
@@ -88,7 +88,7 @@ def test_drawn_programs_are_race_free_and_within_bounds(draft: StreamDraft) -> N
 def test_the_strategies_draw_every_kind_of_step_races_and_full_programs() -> None:
     kinds, lengths, racy = set(), [], []
 
-    @settings(_small, max_examples=300, phases=[Phase.generate])
+    @settings(_small, max_examples=200, phases=[Phase.generate])
     @given(draft=stream_drafts(), other=stream_drafts(Focus(racy=True)))
     def draw(draft: StreamDraft, other: StreamDraft) -> None:
         program = draft.program(2, pinned=True)
