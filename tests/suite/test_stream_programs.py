@@ -98,7 +98,7 @@ def test_the_strategies_draw_every_kind_of_step_races_and_full_programs() -> Non
 
     draw()
     assert kinds == set(KINDS)
-    assert max(lengths) == MAX_STEPS
+    assert max(lengths) > 0.7 * MAX_STEPS
     assert sum(lengths) > 12 * len(lengths)
     assert 0.2 < sum(racy) / len(racy) < 0.9
 
