@@ -143,7 +143,7 @@ def _run_factory(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     stream = machine.current_stream(device.index if index < 0 else index)
     refuse_dtype(machine, dtype)
     if plan.name.startswith("aten::new_"):
-        device.allocator.require(bytes_of(args[1], dtype or args[0].dtype))
+        device.allocator.require(bytes_of(args[1], dtype or args[0].dtype), machine.current_stream(device.index))
     elif elements > LARGE_ELEMENTS:
         require_room(plan, host_args, {**host_kwargs, "device": None}, device)
     if plan.random:

@@ -138,7 +138,9 @@ class Machine:
                 cards = self._read_visible_cards()
                 if not cards:
                     raise RuntimeError(f"No {self.persona.display_name} GPUs are available")
-                devices = [Device(self.persona, index, card) for index, card in enumerate(cards)]
+                devices = [
+                    Device(self.persona, index, card, self.scheduler, self.allocator_settings) for index, card in enumerate(cards)
+                ]
                 for index, seed in self._pending_seeds.items():
                     for device in devices if index is None else devices[index : index + 1]:
                         device.generator.manual_seed(seed)
@@ -162,6 +164,12 @@ class Machine:
         device = self.device(index)
         device.context_open = True
         return device
+
+    def use_allocator_settings(self, settings: dict[str, Any]) -> None:
+        """Put allocator settings in force on every device; what is allocated stays as it is."""
+        self.allocator_settings = settings
+        for device in self._devices or ():
+            device.allocator.settings = settings
 
     @property
     def open_contexts(self) -> tuple[int, ...]:

@@ -142,6 +142,7 @@ class DeviceTensor(torch.Tensor):
 
         state = _state_of(stream)
         if state is not None:
+            self._block.record_stream(state)
             current_machine().scheduler.record_stream(self._block, state)
 
     @property
