@@ -23,7 +23,7 @@ from reports.untrusted_text import printable
 _NO_BRACKETS = re.compile(rb'(?:"[^"]*"[^"\[\]{}]*){1,1000}')
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_LONGEST_INTEGER = 20  # characters: the unsigned and signed 64-bit integers
+_LONGEST_INTEGER = 400  # characters: a failing program may hold integers past 64 bits, and what is longer costs more than linear time
 
 
 @dataclass(frozen=True)
