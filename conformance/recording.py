@@ -43,7 +43,8 @@ class CheckRecord:
 
     `tier` is what the check needs, which can be more than its clauses do. `text` is the failure's message, the evidence of "unsupported" or
     the reason of "not run"; `example` the smallest failing example as Hypothesis prints it; `examples_run` and `examples_discarded` count
-    what was executed, 0 for checks that are no properties.
+    what was executed, 0 for checks that are no properties. `shown` is what a failure brought to be drawn or replayed, by kind: `program`
+    (for --replay-program), `timeline`, `layout`.
     """
 
     check: str
@@ -55,6 +56,8 @@ class CheckRecord:
     examples_run: int = 0
     examples_discarded: int = 0
     replay: str = ""
+    seconds: float = 0.0
+    shown: dict[str, Any] = field(default_factory=dict)
 
     def as_data(self) -> dict[str, Any]:
         """The keyword arguments that make an equal record."""
