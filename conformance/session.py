@@ -32,6 +32,7 @@ from conformance.recording import (
     assemble,
     falsifying_example,
     outcome_of_error,
+    shown_by,
 )
 
 _LONGEST_TEXT = 4000  # characters of a failure's message that are kept
@@ -147,7 +148,7 @@ class SuiteSession:
             examples_discarded=counter.discarded,
             replay=self.replay_line(check) if outcome in (Outcome.FAIL, Outcome.FLAKY) else "",
             seconds=seconds,
-            shown=dict(getattr(error, "shown", {})),
+            shown={} if error is None else shown_by(error),
         )
 
     def keep(self, record: dict[str, Any]) -> None:

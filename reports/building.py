@@ -33,15 +33,14 @@ from reports.model import (
     Exceptions,
     Failure,
     HostFacts,
-    LayoutPicture,
     Report,
     Run,
     SubjectName,
     SuiteFacts,
     TierName,
-    Timeline,
 )
 from reports.rendering import renderer_version
+from reports.timeline_data import layout_from, timeline_from
 
 _LEFT_OUT = "left out by the command line"
 
@@ -181,13 +180,12 @@ def _check(record: CheckRecord) -> CheckResult:
 
 def _failure(record: CheckRecord) -> Failure:
     shown = _clean(record.shown)
-    layout, timeline = shown.get("layout"), shown.get("timeline")
     return Failure(
         program=_utf8(record.example) or f"{record.check.rpartition('::')[2]}(backend)",
         document=shown.get("program"),
         replay=_utf8(record.replay),
-        timeline=None if timeline is None else Timeline.model_validate_json(json.dumps(timeline)),
-        layout=None if layout is None else LayoutPicture.model_validate_json(json.dumps(layout)),
+        timeline=timeline_from(shown["timeline"]) if "timeline" in shown else None,
+        layout=layout_from(shown["layout"]) if "layout" in shown else None,
     )
 
 

@@ -84,11 +84,12 @@ def _entry(where: str, kind: Literal["known-failure", "waiver"], row: Any) -> Ex
 
 
 def problems(report: Report) -> tuple[str, ...]:
-    """What is wrong with the entries in the light of the run; each makes the run fail. Nothing is asked of a run that was cut short.
+    """What is wrong with the entries in the light of the run; each makes the run fail. In a run that was cut short, a clause that was not
+    reached is no match that failed.
 
     `report` is finished, so that a clause's outcome shows whether its entry applied.
     """
-    if report.exceptions is None or not report.run.complete:
+    if report.exceptions is None:
         return ()
     return tuple(_problems(report, report.exceptions.entries))
 
@@ -112,7 +113,7 @@ def _problems(report: Report, entries: tuple[ExceptionEntry, ...]) -> Iterator[s
         outcome = outcomes.get(entry.clause)
         if outcome == "pass":
             yield f"{about}: the clause passed; remove the entry"
-        elif outcome not in ("known-failure", "waived"):
+        elif outcome not in ("known-failure", "waived") and (report.run.complete or outcome != "not-run"):
             yield f"{about}: the clause did not fail, it is {outcome}; the entry matches nothing"
 
 
