@@ -7,6 +7,7 @@ For: turning what pytest saw into outcomes, counting Hypothesis examples, and pl
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 import time
@@ -24,6 +25,7 @@ from conformance.errors import ChildDied, ChildTimeout
 from conformance.isolation import Journal
 from conformance.outcomes import Outcome, combine
 
+_SHOWN = "_conformance_shown"
 _NOTE_START = re.compile("(Falsifying example|Failing test case): *")  # as older and newer Hypothesis head it
 _SHRINK_SECONDS = 15.0  # examples on ranks that wait for each other in vain take seconds each
 _ENDINGS: Mapping[type[CheckEnded], Outcome] = {
@@ -46,7 +48,8 @@ class CheckRecord:
 
     `tier` is what the check needs, which can be more than its clauses do. `text` is the failure's message, the evidence of "unsupported" or
     the reason of "not run"; `example` the smallest failing example as Hypothesis prints it; `examples_run` and `examples_discarded` count
-    what was executed, 0 for checks that are no properties.
+    what was executed, 0 for checks that are no properties. `shown` is what a failure brought to be drawn or replayed, by kind: `program`
+    (for --replay-program), `timeline`, `layout`.
     """
 
     check: str
@@ -58,6 +61,8 @@ class CheckRecord:
     examples_run: int = 0
     examples_discarded: int = 0
     replay: str = ""
+    seconds: float = 0.0
+    shown: dict[str, Any] = field(default_factory=dict)
 
     def as_data(self) -> dict[str, Any]:
         """The keyword arguments that make an equal record."""
@@ -126,6 +131,17 @@ def outcome_of_error(error: BaseException, phase: str) -> Outcome:
     return Outcome.FAIL
 
 
+def shown_by(error: BaseException) -> dict[str, Any]:
+    """What a failure brought to be drawn or replayed, as plain data by kind: `program`, `timeline`, `layout`."""
+    shown = dict(getattr(error, _SHOWN, {}))
+    program, timeline = getattr(error, "program", None), getattr(error, "timeline", None)
+    if isinstance(program, str):
+        shown["program"] = json.loads(program)
+    if timeline is not None and hasattr(timeline, "to_data"):
+        shown["timeline"] = timeline.to_data()
+    return shown
+
+
 def falsifying_example(error: BaseException) -> str:
     """The smallest failing example that Hypothesis noted on an exception; empty where it noted none."""
     for note in getattr(error, "__notes__", ()):
@@ -173,9 +189,12 @@ class ExampleCounter:
                 raise
             except CheckEnded:
                 raise
-            except Exception:
+            except Exception as error:
                 self._failing.add(repr(keywords))
                 self._shrinking_ends = min(self._shrinking_ends, time.monotonic() + _SHRINK_SECONDS)
+                for value in keywords.values():
+                    if hasattr(value, "to_picture"):
+                        setattr(error, _SHOWN, value.to_picture())
                 raise
 
         handle.inner_test = counted
