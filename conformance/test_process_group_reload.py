@@ -24,7 +24,7 @@ _rounds = st.lists(
 )
 
 
-@clause("PGL-3", "PGL-4", examples=0.25)
+@clause("PGL-3", "PGL-4", examples=0.15)
 @given(topology=topologies, before=st.integers(0, 2), rounds=_rounds, by_pytorch=st.booleans())
 def test_collectives_are_right_after_every_cycle(
     backend: BackendUnderTest, topology: Topology, before: int, rounds: list[dict[str, int]], by_pytorch: bool
@@ -127,7 +127,7 @@ def _asked_groups(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
-@clause("PGL-2", examples=0.15)
+@clause("PGL-2", examples=0.12)
 @given(
     asked=_asked_groups(),
     world=st.fixed_dictionaries({"timeout": st.sampled_from([6.0, 9.0, 1800.0]), "level": _levels}),
