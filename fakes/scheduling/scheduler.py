@@ -144,20 +144,21 @@ class DeferringScheduler:
             self._finish((queue.pending[0],))
 
     def _conflicting(self, conflicts: Sequence[tuple[Any, Any]], recorded: Sequence[StreamState]) -> None:
+        if self._detects_races and self.tracker is not None:
+            for first, second in conflicts:
+                error = self.tracker.report(first, second, recorded)
+                if error is None:
+                    continue
+                # A copy, since the traceback of what is raised holds the user's tensors.
+                self.races.append(error.copy())
+                if not second.launch.is_free:
+                    raise error
+                self._unraised.append(error)
         if self._reverses_conflicts:
             for first, second in conflicts:
                 earlier, later = first.launch, second.launch
                 if not earlier.is_done and not later.is_free and not _must_follow(later, earlier):
                     earlier.after.append(later)
-        if self._detects_races and self.tracker is not None:
-            for first, second in conflicts:
-                error = self.tracker.report(first, second, recorded)
-                if error is not None:
-                    self.races.append(error)
-                    if second.launch.is_free:
-                        self._unraised.append(error)
-                    else:
-                        raise error
 
     def record(self, event: EventState, stream: StreamState) -> None:
         """See `Scheduler.record`."""
@@ -403,6 +404,18 @@ class DeferringScheduler:
             f"device {device_index} failed in {what}: {type(error).__name__}: {error}\n"
             "Its result was never written, and the device is of no use until the machine is reset."
         ) from error
+
+
+class Prepared:
+    """A schedule whose scheduler is made already, for whoever drives one by hand (`exploration.py`)."""
+
+    def __init__(self, scheduler: DeferringScheduler) -> None:
+        self.scheduler = scheduler
+        self.decisions = scheduler.policy.decisions
+
+    def hold(self, launch: Launch) -> int:
+        """See `Policy.hold`."""
+        return self.scheduler.policy.hold(launch)
 
 
 class _FreedBlock:
