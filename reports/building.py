@@ -34,7 +34,7 @@ from reports.model import (
     TierName,
 )
 from reports.rendering import renderer_version
-from reports.timeline_data import layout_from, timeline_from
+from reports.timeline_data import layout_from, program_text, timeline_from
 
 _LEFT_OUT = "left out by the command line"
 
@@ -169,7 +169,7 @@ def _check(record: CheckRecord) -> CheckResult:
 def _failure(record: CheckRecord) -> Failure:
     shown = _clean(record.shown)
     return Failure(
-        program=_utf8(record.example) or f"{record.check.rpartition('::')[2]}(backend)",
+        program=program_text(shown.get("program")) or _utf8(record.example) or f"{record.check.rpartition('::')[2]}(backend)",
         document=shown.get("program"),
         replay=_utf8(record.replay),
         timeline=timeline_from(shown["timeline"]) if "timeline" in shown else None,
