@@ -17,6 +17,7 @@ import torch
 from fakes.allocator_settings import settings_at_start
 from fakes.device import Device, PhysicalCard
 from fakes.errors import MachineNotInstalledError
+from fakes.host_allocator import HostAllocator
 from fakes.personas import Persona
 from fakes.settings import SCHEDULES, Settings
 from fakes.stream_state import StreamState
@@ -57,6 +58,7 @@ class Machine:
             for index, memory in enumerate(settings.memories)
         )
         self.scheduler = SCHEDULES[settings.schedule]()
+        self.host_allocator = HostAllocator(self.scheduler)
         self._generation += 1
         self._devices: list[Device] | None = None
         self._forked = False

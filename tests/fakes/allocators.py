@@ -5,6 +5,7 @@ For: tests of the allocator. Not for: tensors.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from fakes.allocator import Allocator, Block
@@ -31,7 +32,7 @@ class TicketScheduler(EagerScheduler):
     def released(self, memory: Any) -> None:
         self.released_bytes += memory.numel()
 
-    def mark(self, stream: StreamState) -> Any:  # noqa: ARG002
+    def mark(self, stream: StreamState) -> Any:
         self.marks += 1
         self.pending.add(self.marks)
         return self.marks
@@ -39,7 +40,7 @@ class TicketScheduler(EagerScheduler):
     def is_complete(self, ticket: Any) -> bool:
         return ticket not in self.pending
 
-    def synchronize_device(self, device_index: int) -> None:  # noqa: ARG002
+    def synchronize_device(self, device_index: int) -> None:
         self.pending.clear()
 
     def complete(self) -> None:
@@ -74,7 +75,7 @@ def check(allocator: Allocator, live: list[Block]) -> None:
                 split, splits = split + part["size"], splits + 1
         assert at == segment["address"] + segment["total_size"]
         states = [part["state"] for part in segment["blocks"]]
-        assert all(pair != ("inactive", "inactive") for pair in zip(states, states[1:], strict=False)), "free neighbours merge"
+        assert all(pair != ("inactive", "inactive") for pair in pairwise(states)), "free neighbours merge"
     for block in live:
         if block.size:
             assert found[block.address] == (block.size, block.requested, "active_allocated")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -138,7 +139,7 @@ def test_memory_fragments_and_does_less_so_in_expandable_segments() -> None:
 def test_an_expandable_segment_grows_and_gives_back_its_unused_parts() -> None:
     allocator = make(200 * MIB, "expandable_segments:True")
     blocks = [Block(allocator, 15 * MIB, A) for _ in range(8)]
-    assert [later.address - block.address for block, later in zip(blocks, blocks[1:], strict=False)] == [15 * MIB] * 7
+    assert [later.address - block.address for block, later in pairwise(blocks)] == [15 * MIB] * 7
     assert allocator.reserved == 120 * MIB
     blocks[0].bytes().fill_(1)
     blocks[7].bytes().fill_(2)
