@@ -9,6 +9,7 @@ tensor is gone, it serves another request as soon as what was issued on those st
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 
 
 class HostBlock:
-    """The memory of one pinned storage; given back when that is gone. `streams` have copies that use it."""
+    """The memory of one pinned storage, from `address` on; given back when that is gone. `streams` have copies that use it."""
 
-    __slots__ = ("allocator", "memory", "streams")
+    __slots__ = ("address", "allocator", "memory", "streams")
 
     def __init__(self, allocator: HostAllocator, memory: mmap.mmap) -> None:
         self.allocator = allocator
         self.memory = memory
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         self.streams: tuple[StreamState, ...] = ()
 
     def note_use(self, stream: StreamState) -> None:
@@ -43,7 +45,7 @@ class HostAllocator:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._free: dict[int, list[mmap.mmap]] = {}
-        self._returned: deque[tuple[mmap.mmap, list[Any]]] = deque()
+        self._returned: deque[tuple[HostBlock, list[Any]]] = deque()
 
     def allocate(self, nbytes: int) -> HostBlock:
         """A block of at least `nbytes` bytes; its contents are what its last user left."""
@@ -58,8 +60,7 @@ class HostAllocator:
 
     def free(self, block: HostBlock) -> None:
         """Take a block's memory back; called once, when its storage is gone."""
-        tickets = [self._scheduler.mark(stream) for stream in block.streams]
-        self._returned.append((block.memory, tickets))
+        self._returned.append((block, [self._scheduler.mark(stream) for stream in block.streams]))
 
     def empty_cache(self) -> None:
         """Give back to the system what no tensor and no copy uses."""
@@ -70,10 +71,11 @@ class HostAllocator:
         """Let what was given back serve again, where the copies that use it are complete."""
         for _ in range(len(self._returned)):
             try:
-                memory, tickets = self._returned.popleft()
+                block, tickets = self._returned.popleft()
             except IndexError:  # another thread had it
                 return
             if all(self._scheduler.is_complete(ticket) for ticket in tickets):
-                self._free.setdefault(len(memory), []).append(memory)
+                self._scheduler.unpinned(block.address, len(block.memory))
+                self._free.setdefault(len(block.memory), []).append(block.memory)
             else:
-                self._returned.append((memory, tickets))
+                self._returned.append((block, tickets))
