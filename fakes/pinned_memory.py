@@ -111,6 +111,11 @@ def _is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
 
 def _pin_memory(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
     del device
+    return pinned_copy(tensor)
+
+
+def pinned_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a CPU tensor in pinned memory, of the same geometry."""
     pinned = empty_pinned(tensor.shape, tensor.stride(), tensor.dtype)
     aten.copy_.default(pinned, tensor)
     return pinned
@@ -125,6 +130,6 @@ def _pinning(factory: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
         result = factory(*args, **kwargs)
         if result.device.type != "cpu":
             raise RuntimeError("Only dense CPU tensors can be pinned")
-        return _pin_memory(result.detach()).requires_grad_(result.requires_grad)
+        return pinned_copy(result.detach()).requires_grad_(result.requires_grad)
 
     return pinning

@@ -18,7 +18,7 @@ from conformance.programs.memory_statements import Allocate, AskTooMuch, EmptyCa
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
-_LARGE = (2 << 20) + 8
+_LARGE = (1 << 20) + 8
 _SIZES = (1, 513, 0, 512, 511, 4096, 65537, _LARGE)
 _HUGE = (10 << 20) + 3
 _NUMBERS = range(MAX_DEVICES)
@@ -71,12 +71,15 @@ def whole_programs(*, out_of_memory: bool, peaks: bool) -> st.SearchStrategy[Mem
     return st.lists(st.one_of(*choices), min_size=2, max_size=24).map(lambda statements: MemoryProgram(tuple(statements)))
 
 
-def first_of_all(*, out_of_memory: bool = False, peaks: bool = False) -> Callable[[Test], Test]:
-    """Have a check of programs try a few typical ones before it draws any: what every backend does is then tried in every run."""
+def first_of_all(*, out_of_memory: bool = False, peaks: bool = False, **others: Any) -> Callable[[Test], Test]:
+    """Have a check of programs try a few typical ones before it draws any: what every backend does is then tried in every run.
+
+    `others` are the check's other arguments.
+    """
 
     def decorate(test: Test) -> Test:
         for program in reversed(_TYPICAL + _REFUSED * out_of_memory + _RESET * peaks):
-            test = example(program=program)(test)
+            test = example(program=program, **others)(test)
         return test
 
     return decorate

@@ -75,8 +75,8 @@ class PinnedCopy(PrintsAsCode):
         Raises:
             ClauseViolation: an element differs, or the host tensor is not pinned.
         """
-        host_values = _numbers(self.host.base_shape(self.shape), 1, self.dtype)
-        device_values = _numbers(self.device.base_shape(self.shape), 101, self.dtype)
+        host_values = numbers(self.host.base_shape(self.shape), 1, self.dtype)
+        device_values = numbers(self.device.base_shape(self.shape), 101, self.dtype)
         if self.pins:
             host = host_values.pin_memory()
         else:
@@ -97,11 +97,11 @@ class PinnedCopy(PrintsAsCode):
         _require_equal(f"{self!r}: the device tensor", on_device.cpu(), device_values)
 
 
-def _numbers(shape: tuple[int, ...], first: int, dtype: torch.dtype) -> torch.Tensor:
+def numbers(shape: tuple[int, ...], first: int, dtype: torch.dtype) -> torch.Tensor:
+    """A host tensor of small whole numbers, which are exact in every dtype; for booleans they alternate irregularly."""
     count = 1
     for size in shape:
         count *= size
-    # Small whole numbers are exact in every dtype; for booleans they alternate irregularly.
     values = torch.arange(count) * 7 % 97 + first
     if dtype == torch.bool:
         values = values % 3 % 2
@@ -119,15 +119,16 @@ def pinned_copies(draw: st.DrawFn) -> PinnedCopy:
     return PinnedCopy(
         shape,
         draw(st.sampled_from(DTYPES)),
-        draw(_geometries(len(shape))),
-        draw(_geometries(len(shape))),
+        draw(geometries(len(shape))),
+        draw(geometries(len(shape))),
         draw(st.booleans()),
         draw(st.booleans()),
         draw(st.booleans()),
     )
 
 
-def _geometries(dimensions: int) -> st.SearchStrategy[Geometry]:
-    numbers = st.tuples(*[st.sampled_from((0, 1, 2))] * dimensions)
+def geometries(dimensions: int) -> st.SearchStrategy[Geometry]:
+    """Ways to look at a tensor of so many dimensions."""
+    starts = st.tuples(*[st.sampled_from((0, 1, 2))] * dimensions)
     steps = st.tuples(*[st.sampled_from((1, 2, 3))] * dimensions)
-    return st.builds(Geometry, st.permutations(range(dimensions)).map(tuple), numbers, steps)
+    return st.builds(Geometry, st.permutations(range(dimensions)).map(tuple), starts, steps)
