@@ -78,7 +78,7 @@ def first_of_all(*, out_of_memory: bool = False, peaks: bool = False, **others: 
     """
 
     def decorate(test: Test) -> Test:
-        for program in reversed(_TYPICAL + _REFUSED * out_of_memory + _RESET * peaks):
+        for program in reversed((*_TYPICAL, _LIVE_NEIGHBOUR) + _REFUSED * out_of_memory + _RESET * peaks):
             test = example(program=program, **others)(test)
         return test
 
@@ -90,6 +90,9 @@ _TYPICAL = (
     MemoryProgram((Allocate(_LARGE, 0, 0, "empty"), Free(0))),
     MemoryProgram((Allocate(513, 1, 0, "full"), Allocate(_LARGE, 1, 0, "to(device)"), Free(0), EmptyCache(), Free(0))),
     MemoryProgram((Allocate(4096, 0, 1, "empty_strided"), View(0), Free(0), EmptyCache(), View(0, "slice"), Free(0), Free(0))),
+)
+_LIVE_NEIGHBOUR = MemoryProgram(
+    (Allocate(512, 0, 0, "full"), Allocate(512, 0, 0, "full"), Free(0), EmptyCache(), Allocate(513, 0, 0, "full"), EmptyCache())
 )
 _REFUSED = tuple(
     MemoryProgram((Allocate(65537, device, 0, "full"), Allocate(_LARGE, device, 0, "full"), AskTooMuch(device, 1, 1, way), Free(0)))

@@ -88,9 +88,9 @@ def _frees_what_was_asked(_usage: Any, right: Callable[..., None], _size: int, r
 
 
 def _apply_views_counted(patches: Patches) -> None:
-    from fakes import dispatch
+    from fakes import dispatch, tensor
 
-    original = dispatch.wrap_view
+    original = tensor.wrap_view
 
     def wrap_view(data: Any, base: Any) -> Any:
         allocator = base._block.allocator
@@ -178,9 +178,9 @@ def _poisons_what_is_in_use(pool: Any, right: Callable[..., int], hosts: Any) ->
 
 
 def _apply_others_dropped(patches: Patches) -> None:
-    from fakes import namespace_memory
+    from fakes import allocator_settings, namespace_memory
 
-    original = namespace_memory.settings_in_force
+    original = allocator_settings.settings_in_force
 
     def settings_in_force(kind: str, text: str) -> dict[str, Any]:
         if "expandable_segments:True" not in text:

@@ -30,8 +30,8 @@ def _patched(name: str, wrong: Callable[..., Any]) -> Apply:
     return apply
 
 
-def _never(_right: Callable[..., bool], _tensor: torch.Tensor) -> bool:
-    return False
+def _not_for_strided(right: Callable[..., bool], tensor: torch.Tensor) -> bool:
+    return right(tensor) and tensor.is_contiguous()
 
 
 def _not_for_views(right: Callable[..., bool], tensor: torch.Tensor) -> bool:
@@ -113,7 +113,7 @@ _DATA = ("MEM-13",)
 _REUSE = ("STR-9",)
 
 FAULTS: tuple[Fault, ...] = (
-    _fault("not-told", _DATA, "`is_pinned` is false of pinned memory.", _patched("is_pinned", _never)),
+    _fault("strided-not-told", _DATA, "`is_pinned` is false of strided tensors.", _patched("is_pinned", _not_for_strided)),
     _fault("views-not-told", _DATA, "`is_pinned` is false of views of pinned memory.", _patched("is_pinned", _not_for_views)),
     _fault("zeros", _DATA, "`pin_memory` gives zeros.", _patched("pinned_copy", _zeros)),
     _fault("last-row-lost", _DATA, "`pin_memory` loses the last row.", _patched("pinned_copy", _without_the_last)),
