@@ -1,0 +1,193 @@
+"""When a collective runs, and what its caller holds.
+
+For: the order of collectives and of the device's other work (COL-2). Not for: what they move (`collective_kernels.py`).
+
+A collective has two kernels on the transport's own stream. The first runs after the work on the stream that was current at issue: it
+takes the inputs and hands them to gloo, which goes on by itself. It is made to run at issue, because other ranks depend on it, whatever
+this rank's host does next. The second delivers the results. It is put on the stream when someone waits for the collective or for the
+device, not before, so that a result that nobody waited for is never there by luck. `wait()` lasts until gloo is done (errors come
+out of it, and no kernel ever blocks on another rank), and has the stream that is current then wait for the second kernel.
+
+Collectives of one group and device are delivered in the order of issue; point-to-point transfers on their own, since their
+partners need not have come to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from fakes.collective_checks import require_one_device
+from fakes.collective_kernels import Collective, Delivery
+from fakes.device import Device
+from fakes.machine import Machine, current_machine
+from fakes.scheduling import issue
+from fakes.stream_state import EventState, StreamState
+
+_MOST_OUTSTANDING = 256
+"""So many collectives may be under way that nobody waited for; the oldest is then waited for."""
+_NO_LIMIT = timedelta(0)
+
+
+class CollectiveWork(dist.Work):
+    """One collective under way, as `torch.distributed` hands it out. Made by `issue_collective`."""
+
+    def __init__(self, collective: Collective, device: Device, stream: StreamState) -> None:
+        super().__init__()
+        self._collective = collective
+        self._device = device
+        self._stream = stream
+        self._transfers: list[Any] = []
+        self._deliver: Delivery | None = None
+        self._tensors: list[torch.Tensor] = list(collective.writes or collective.reads)
+        self._error: Exception | None = None
+
+    def start(self, transport: Any) -> None:
+        """The first kernel."""
+        self._transfers, self._deliver = self._collective.start(transport)
+
+    def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
+        """Have the current stream wait for the result. The host waits for the other ranks.
+
+        Raises:
+            RuntimeError: another rank failed, or did not come in time.
+        """
+        self.finish(timeout)
+        machine = current_machine()
+        stream = machine.current_stream(self._device.index)
+        wait_for_stream(machine, self._stream, stream)
+        if self._collective.blocks_host:
+            machine.scheduler.synchronize_stream(stream)
+        return True
+
+    def synchronize(self) -> None:
+        """As `wait`."""
+        self.wait()
+
+    def finish(self, timeout: timedelta = _NO_LIMIT) -> None:
+        """Put the second kernel on the transport's stream, and those of earlier collectives before it.
+
+        Raises:
+            RuntimeError: see `wait`.
+        """
+        outstanding = _outstanding(self._device)
+        if self not in outstanding:
+            if self._error is not None:
+                raise self._error
+            return
+        before = outstanding[: outstanding.index(self)]
+        for work in () if self._collective.is_point_to_point else before:
+            if work._stream is self._stream:
+                work._end(timeout)
+        self._end(timeout)
+
+    def _end(self, timeout: timedelta) -> None:
+        outstanding = _outstanding(self._device)
+        try:
+            for transfer in self._transfers:
+                transfer.wait() if timeout == _NO_LIMIT else transfer.wait(timeout)
+        except Exception as error:
+            self._error = error
+            raise
+        finally:
+            outstanding.remove(self)
+            _recent(self._device).append(self)
+            self._tensors, collective = [], self._collective
+            self._collective = Collective(collective.name, (), (), collective.start, blocks_host=collective.blocks_host)
+        assert_started = self._deliver
+        if assert_started is not None:
+            issue(assert_started, (), collective.writes, self._stream, name=f"{collective.name}: results")
+
+    def is_completed(self) -> bool:
+        """Whether the other ranks have done their part."""
+        return all(transfer.is_completed() for transfer in self._transfers)
+
+    def is_success(self) -> bool:
+        """Whether it is over, and well."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Exception | None:
+        """What went wrong, once it was waited for."""
+        return self._error
+
+    def source_rank(self) -> int:
+        """The rank that a message of any source came from."""
+        return int(self._transfers[0]._source_rank())
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that it writes; empty once it was waited for."""
+        return list(self._tensors)
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """A future of the tensors, complete: this waits first, as `wait` does."""
+        tensors = self.result()
+        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        self.wait()
+        future.set_result(tensors)
+        return future
+
+
+def issue_collective(collective: Collective, group: Any) -> CollectiveWork:
+    """Issue a collective on the stream that is current on its tensors' device."""
+    machine = current_machine()
+    index = require_one_device(collective.name, collective.tensors)
+    device = machine.open(index)
+    stream = communication_stream(device, group.group_name, collective)
+    work = CollectiveWork(collective, device, stream)
+    _make_way(device, work)
+    wait_for_stream(machine, machine.current_stream(index), stream)
+    transport = group._get_backend(device.torch_device)
+    issue(lambda: work.start(transport), collective.reads, collective.writes, stream, name=f"{collective.name}: start")
+    machine.scheduler.synchronize_stream(stream)
+    _outstanding(device).append(work)
+    return work
+
+
+def communication_stream(device: Device, group_name: str, collective: Collective) -> StreamState:
+    """The stream of a group's collectives on a device, or of one kind of transfer between two ranks."""
+    key = (group_name, collective.name if collective.is_point_to_point else "")
+    stream = device.communication_streams.get(key)
+    if stream is None:
+        stream = device.communication_streams[key] = device.new_stream()
+    return stream
+
+
+def wait_for_stream(machine: Machine, earlier: StreamState, later: StreamState) -> None:
+    """Hold `later` until what `earlier` has been given so far is done."""
+    event = EventState()
+    machine.scheduler.record(event, earlier)
+    machine.scheduler.wait(event, later)
+
+
+def finish_all(device: Device) -> None:
+    """Put the results of everything that is under way on a device on its streams, for a wait for the whole device."""
+    while device.outstanding_collectives:
+        device.outstanding_collectives[0].finish()
+
+
+def _make_way(device: Device, work: CollectiveWork) -> None:
+    """Finish what a new collective of the same stream follows on, and what too many leave behind."""
+    touched = _storages(work._collective.tensors)
+    for earlier in list(_outstanding(device)):
+        same_stream = earlier._stream is work._stream
+        if earlier in _outstanding(device) and same_stream and touched & _storages(earlier._collective.tensors):
+            earlier.finish()
+    if len(_outstanding(device)) >= _MOST_OUTSTANDING:
+        _outstanding(device)[0].finish()
+
+
+def _storages(tensors: Sequence[Any]) -> set[int]:
+    return {id(tensor._block) for tensor in tensors}
+
+
+def _outstanding(device: Device) -> list[Any]:
+    return device.outstanding_collectives
+
+
+def _recent(device: Device) -> Any:
+    # PyTorch's C++ side can hold a work whose Python part nobody else holds; it must outlive that.
+    return device.recent_collectives
