@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from conformance.aligners import Aligner, load_aligner
 from conformance.backends import BackendChoice, PreparedBackend, load_callable
 from conformance.children import ChildProcesses
+from conformance.errors import ConformanceError
+from conformance.ranks.pool import RankPool
 
 if TYPE_CHECKING:
     from harness.accelerator.contract import Accelerator
@@ -32,9 +34,11 @@ class BackendUnderTest:
         aligner: str = "",
         normalizer: str = "",
         effort: str = "default",
+        make_ranks: Callable[[], RankPool] | None = None,
     ) -> None:
         self.effort = effort
         self._choice = choice
+        self._make_ranks = make_ranks
         self._prepared = prepared
         self._children = children
         self._aligner = aligner
@@ -63,6 +67,13 @@ class BackendUnderTest:
         """A fresh adapter object through which no runtime call was made."""
         accelerator: Accelerator = self._prepared.new_accelerator()
         return accelerator
+
+    @cached_property
+    def ranks(self) -> RankPool:
+        """The ranks of this run, started at the first example; programs for them are in `conformance/rank_programs/`."""
+        if self._make_ranks is None:
+            raise ConformanceError("this run has no ranks; only checks of the multi-rank tier may ask for them")
+        return self._make_ranks()
 
     @cached_property
     def aligner(self) -> Aligner:

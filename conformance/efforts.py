@@ -15,6 +15,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.configuration import set_hypothesis_home_dir
+from hypothesis.internal.conjecture import providers
 
 EXAMPLES = MappingProxyType({"quick": 10, "default": 100, "certify": 1000})
 """Examples a property, by effort."""
@@ -54,6 +55,17 @@ def store_in_temporary_folder() -> ExitStack:
         until_the_end.callback(os.environ.pop, _STORAGE, None)
     set_hypothesis_home_dir(os.environ[_STORAGE])
     return until_the_end
+
+
+def draw_the_same_everywhere() -> None:
+    """Keep Hypothesis from mixing constants out of the source of "local" modules into its draws, from now on in this process.
+
+    Which modules are local depends on how the suite was installed and what else is imported, so one seed would not give the same examples
+    on two hosts. Hypothesis has no setting for it; a version without this function mixes nothing in.
+    """
+    if hasattr(providers, "_get_local_constants"):
+        none = providers._local_constants
+        providers._get_local_constants = lambda: none
 
 
 def scale_examples(test: Callable[..., Any], scale: float) -> None:

@@ -31,6 +31,7 @@ class SuiteOptions:
     seed: int
     require_device: bool
     isolate: str
+    ranks: int | None
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -70,6 +71,12 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add("--examples", default=None, metavar="N", help="examples a property, instead of the effort's number")
     add("--devices", default=None, metavar="N", help="devices to simulate (fakes) or to use at most")
+    add(
+        "--ranks",
+        default=None,
+        metavar="N",
+        help="ranks of the multi-rank tier; 4 on fakes and the CPU, else one a device, at most 8",
+    )
     add("--fault", default="", metavar="ID", help="break the simulated machine or the reference on purpose; the run must then fail")
     add(
         "--isolate",
@@ -115,6 +122,7 @@ def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
         seed=seed,
         require_device=get("require_device"),
         isolate=get("isolate"),
+        ranks=None if get("ranks") is None else _positive("--ranks", get("ranks")),
     )
 
 

@@ -57,6 +57,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if getattr(config.option, "timeout", None) is None:
         config.option.timeout = _CHECK_TIMEOUT
     efforts.load_profile(options.examples)
+    efforts.draw_the_same_everywhere()
     config.stash[SESSION] = session
     if session.wants_isolation and config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         isolation.start_workers(config)
@@ -70,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the child processes."""
+    """End the child processes and the ranks."""
     session = config.stash.get(SESSION, None)
     if session is not None:
         session.close()
@@ -97,10 +98,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start the zygote early, while the first checks run."""
+    """Start the zygote and the ranks early, while the first checks run."""
     suite = session.config.stash[SESSION]
     if not suite.collect_only and session.items:
-        suite.children.warm_up()
+        suite.warm_up()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

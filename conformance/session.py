@@ -22,6 +22,8 @@ from conformance.gating import tier_of, verdict_before_running
 from conformance.isolation import Crash, Journal
 from conformance.options import SuiteOptions
 from conformance.outcomes import Outcome
+from conformance.ranks.plan import RankPlan, plan_ranks
+from conformance.ranks.pool import RankPool
 from conformance.recording import (
     CheckRecord,
     CollectedCheck,
@@ -59,6 +61,8 @@ class SuiteSession:
             reason = self.backend.no_device_reason
             if options.require_device and reason is not None:
                 raise OptionError(f"--require-device: no device: {reason}")
+            if options.ranks is not None:
+                _ = self.ranks  # more than this host can have is a usage error too
 
     @cached_property
     def backend(self) -> BackendUnderTest:
@@ -67,12 +71,37 @@ class SuiteSession:
         prepared = prepare_backend(choice)
         options = self.options
         return BackendUnderTest(
-            choice, prepared, self.children, aligner=options.aligner, normalizer=options.normalizer, effort=options.effort
+            choice,
+            prepared,
+            self.children,
+            aligner=options.aligner,
+            normalizer=options.normalizer,
+            effort=options.effort,
+            make_ranks=lambda: self.rank_pool,
         )
 
+    @cached_property
+    def ranks(self) -> RankPlan:
+        """How many ranks this run has, or why none."""
+        return plan_ranks(self.options.ranks, self.backend)
+
+    @cached_property
+    def rank_pool(self) -> RankPool:
+        """The ranks of this run, not started yet."""
+        return self.ranks.pool(self.options.choice)
+
+    def warm_up(self) -> None:
+        """Begin to start what the collected checks need, while the first of them run."""
+        self.children.warm_up()
+        tiers = {Tier(check["tier"]).order for check in self.collected.values()}
+        if max(tiers, default=0) >= Tier.MULTI_RANK.order <= self.options.tier.order and not self.ranks.why_none:
+            self.rank_pool.warm_up()
+
     def close(self) -> None:
-        """End the child processes."""
+        """End the child processes and the ranks."""
         self.children.close()
+        if "rank_pool" in vars(self):
+            self.rank_pool.close()
         self._hypothesis_folder.close()
 
     def collect(self, check: str, clause_ids: tuple[str, ...], tier: str | None) -> None:
@@ -94,7 +123,7 @@ class SuiteSession:
             Tier(collected["tier"]),
             backend=self.backend,
             limit=self.options.tier,
-            what_runs=frozenset({Tier.HOST, Tier.DEVICE, Tier.MULTI_DEVICE}),
+            ranks=self.ranks,
         )
         if verdict is not None:
             raise verdict
@@ -173,6 +202,7 @@ class SuiteSession:
             "simulated": self.backend.is_fake,
             "no_device_reason": self.backend.no_device_reason,
             "device_count": self.backend.device_count,
+            "ranks": self.ranks.count,
             "fault": choice.fault,
             "contract_revision": CONTRACT_REVISION,
             "tier": self.options.tier.value,
@@ -198,6 +228,7 @@ class SuiteSession:
             ("--aligner", self.options.aligner),
             ("--normalizer", self.options.normalizer),
             ("--devices", choice.devices),
+            ("--ranks", self.options.ranks),
             ("--fault", choice.fault),
             ("--hypothesis-seed", self.options.seed),
         )

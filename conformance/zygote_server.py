@@ -12,6 +12,7 @@ answers on the descriptor.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -99,6 +100,8 @@ def preload(request: dict[str, Any]) -> None:
     for name in request["preload"]:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # children then neither walk nor copy what was made here
 
 
 def fork_child(request: dict[str, Any], control: socket.socket) -> dict[str, Any] | None:

@@ -24,16 +24,25 @@ OomObserver = Callable[[int, int, int, int], Any]
 class Block:
     """The memory of one storage; freed when the last tensor that uses it is gone.
 
-    `size` is in bytes, as accounted for. `stream` is the stream on which it was allocated.
+    `size` is in bytes, as accounted for. `stream` is the stream on which it was allocated. `recorded_streams` are the other streams
+    that `record_stream` named.
     """
 
-    __slots__ = ("__weakref__", "allocator", "size", "stream")
+    __slots__ = ("__weakref__", "_bytes", "allocator", "recorded_streams", "size", "stream")
 
     def __init__(self, allocator: Allocator, size: int, stream: Any) -> None:
         self.size = 0
         self.allocator = allocator
         self.stream = stream
+        self.recorded_streams: list[Any] = []
+        self._bytes: torch.Tensor | None = None
         self.size = allocator.take(size)
+
+    def bytes(self) -> torch.Tensor:
+        """The host bytes that carry the block: uint8, `size` of them, made at first use; the same memory at each call."""
+        if self._bytes is None:
+            self._bytes = torch.empty(self.size, dtype=torch.uint8, device="cpu")
+        return self._bytes
 
     def resize(self, size: int) -> None:
         """Account for `size` bytes from now on.

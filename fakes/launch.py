@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import torch
+
     from fakes.allocator import Block
     from fakes.operator_plan import OperatorPlan
     from fakes.stream_state import EventState, StreamState
@@ -54,6 +56,42 @@ class Scheduler(Protocol):
 
     def record_stream(self, block: Block, stream: StreamState) -> None:
         """Note that `stream` uses a block that another stream allocated."""
+
+    def freed(self, block: Block) -> None:
+        """Note that the last tensor on a block is gone, before the allocator may hand its bytes out again.
+
+        From here on, in the order of `block.stream`, the contents are undefined. Called from `__del__`: in any thread, also while
+        this thread is inside the scheduler; it raises nothing and runs no kernel. `block.recorded_streams` are the other streams
+        that were declared with `record_stream`.
+        """
+
+    def released(self, memory: torch.Tensor) -> None:
+        """Note that host bytes that carried blocks are given back to the system (a segment that is flushed): no launch will ever
+        use them as the same memory again. The caller has synchronized the device."""
+
+    def mark(self, stream: StreamState) -> Any:
+        """A ticket for all the work issued on a stream so far, for `is_complete`. Raises nothing."""
+
+    def is_complete(self, ticket: Any) -> bool:
+        """Whether the work behind a ticket has run, now and without running any. A true answer orders what the host does next
+        after that work. Raises nothing."""
+
+    def issue(
+        self,
+        kernel: Callable[[], Any],
+        reads: Sequence[torch.Tensor],
+        writes: Sequence[torch.Tensor],
+        stream: StreamState,
+        *,
+        name: str = "kernel",
+        waits: Sequence[Any] = (),
+    ) -> Any:
+        """Launch a host callable on a stream; a ticket, as `mark` gives, for its completion.
+
+        `kernel` works on host tensors that it holds already (the bytes of device tensors, or pinned memory). `reads` and
+        `writes` are those host tensors: they say what it touches. `waits` are tickets that it runs after, besides what was issued
+        on the stream before.
+        """
 
     def sleep(self, nanoseconds: int, stream: StreamState) -> None:
         """Keep a stream busy for so long on the device clock."""
@@ -109,6 +147,34 @@ class EagerScheduler:
 
     def record_stream(self, block: Block, stream: StreamState) -> None:
         """See `Scheduler.record_stream`: nothing runs later than the free."""
+
+    def freed(self, block: Block) -> None:
+        """See `Scheduler.freed`: nothing is pending that could still use it."""
+
+    def released(self, memory: torch.Tensor) -> None:
+        """See `Scheduler.released`."""
+
+    def mark(self, stream: StreamState) -> Any:  # noqa: ARG002
+        """See `Scheduler.mark`."""
+        return None
+
+    def is_complete(self, ticket: Any) -> bool:  # noqa: ARG002
+        """See `Scheduler.is_complete`: always."""
+        return True
+
+    def issue(
+        self,
+        kernel: Callable[[], Any],
+        reads: Sequence[torch.Tensor],  # noqa: ARG002
+        writes: Sequence[torch.Tensor],  # noqa: ARG002
+        stream: StreamState,  # noqa: ARG002
+        *,
+        name: str = "kernel",  # noqa: ARG002
+        waits: Sequence[Any] = (),  # noqa: ARG002
+    ) -> Any:
+        """See `Scheduler.issue`: it runs at once."""
+        self._nanoseconds += 1000
+        kernel()
 
     def sleep(self, nanoseconds: int, stream: StreamState) -> None:  # noqa: ARG002
         """See `Scheduler.sleep`."""

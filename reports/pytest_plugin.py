@@ -1,7 +1,7 @@
 """The reports' side of a conformance run: `--results`.
 
 For: pytest options that end in a file, checked before the run. Loaded by name by `conformance/plugin.py`. Not for: what is in the file
-(`model.py`).
+(`results_file.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from conformance.recording import RunResults
 from reports.errors import ResultsFileError
-from reports.model import RunReport
+from reports.results_file import ResultsFile
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +38,7 @@ def pytest_conformance_results(config: pytest.Config, results: RunResults) -> No
     """Write the file."""
     target = config.getoption("results")
     if target:
-        write_whole(Path(target), RunReport.from_results(results).to_json())
+        write_whole(Path(target), ResultsFile.from_results(results).to_json())
 
 
 def check_writable(path: Path) -> None:
