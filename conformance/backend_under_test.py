@@ -24,7 +24,7 @@ _NO_CHANGES: Mapping[str, str | None] = MappingProxyType({})
 
 
 class BackendUnderTest:
-    """One backend for one run. `effort` is how hard the run tries, a key of `efforts.EXAMPLES`."""
+    """One backend for one run. `effort` is how hard the run tries, a key of `effort_sizes.EXAMPLES`."""
 
     def __init__(
         self,

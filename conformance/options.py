@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from conformance.backends import FAKE_PREFIX, BackendChoice
 from conformance.clauses import Tier
-from conformance.efforts import EXAMPLES
+from conformance.effort_sizes import EXAMPLES
 from conformance.errors import OptionError
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from conformance import CONTRACT_REVISION
 from conformance.clauses import AREAS, CLAUSES
+from conformance.effort_sizes import EXAMPLES
 from reports.contract_digest import contract_digest
 from reports.levels import finished, nothing_judged
 from reports.model import (
@@ -136,6 +137,7 @@ def make_report(
             )
         )
     name = "fake-musa" if simulated else "musa"
+    effort = next(name for name, size in EXAMPLES.items() if size == examples)
     report = Report(
         format=FORMAT,
         renderer=renderer_version(),
@@ -146,8 +148,13 @@ def make_report(
             seconds=1234.5,
             complete=complete,
             ending="every check was reported" if complete else "interrupted from the keyboard",
-            argv=(f"--backend={name}", "--effort=certify", "--certify=out"),
-            effort="certify" if examples >= 1000 else "quick",
+            argv=(
+                f"--backend={name}",
+                f"--effort={effort}",
+                "--certify=out",
+                *(["--known-failures=known.toml"] if known_failures else []),
+            ),
+            effort=effort,
             examples=examples,
             seed=7,
             tier="multi-node",

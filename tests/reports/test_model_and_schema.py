@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from report_factory import make_failing_report, make_report
 
 from conformance.clauses import AREAS, Level, Subject, Tier
-from conformance.efforts import EXAMPLES
+from conformance.effort_sizes import EXAMPLES
 from conformance.outcomes import Outcome
 from reports import levels, model
 from reports.model import Report
