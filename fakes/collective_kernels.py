@@ -93,7 +93,7 @@ def _nothing() -> None:
 
 def reduction_name(reduce_op: Any) -> str:
     """`SUM`, `MAX`, …"""
-    return c10d.ReduceOp(reduce_op.op()).op.name if hasattr(reduce_op, "op") else str(reduce_op)
+    return str(c10d.ReduceOp.RedOpType(reduce_op.op()).name)
 
 
 def values_to_reduce(tensor: DeviceTensor) -> torch.Tensor:
@@ -195,6 +195,12 @@ def all_gather(group: Any, outputs: Any, inputs: Any, timeout: int) -> Collectiv
         return works, _delivering(pairs)
 
     return Collective("all_gather", sources, tuple(one for listed in targets for one in listed), start)
+
+
+def all_gather_coalesced(group: Any, outputs: Any, inputs: Any, timeout: int) -> Collective:
+    """`c10d::allgather_coalesced_`: one list of outputs a rank."""
+    require_count("all_gather_coalesced", "lists of outputs", len(outputs), group.size())
+    return all_gather(group, [list(listed) for listed in zip(*outputs, strict=True)], inputs, timeout)
 
 
 def all_gather_into(group: Any, outputs: Any, inputs: Any, timeout: int) -> Collective:

@@ -14,7 +14,6 @@ partners need not have come to the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -30,25 +29,30 @@ from fakes.stream_state import EventState, StreamState
 
 _MOST_OUTSTANDING = 256
 """So many collectives may be under way that nobody waited for; the oldest is then waited for."""
+_MOST_STREAMS = 32
+"""So many streams a device has for communication; more groups share them."""
 _NO_LIMIT = timedelta(0)
+
+
+def _nothing() -> None:
+    pass
 
 
 class CollectiveWork(dist.Work):
     """One collective under way, as `torch.distributed` hands it out. Made by `issue_collective`."""
 
-    def __init__(self, collective: Collective, device: Device, stream: StreamState) -> None:
+    def __init__(self, collective: Collective, group_name: str, device: Device, stream: StreamState) -> None:
         super().__init__()
-        self._collective = collective
+        self._name = collective.name
+        self._is_point_to_point = collective.is_point_to_point
+        self._blocks_host = collective.blocks_host
+        self._group_name = group_name
         self._device = device
         self._stream = stream
+        self._reads, self._writes = collective.reads, collective.writes
         self._transfers: list[Any] = []
-        self._deliver: Delivery | None = None
-        self._tensors: list[torch.Tensor] = list(collective.writes or collective.reads)
+        self._deliver: Delivery = _nothing
         self._error: Exception | None = None
-
-    def start(self, transport: Any) -> None:
-        """The first kernel."""
-        self._transfers, self._deliver = self._collective.start(transport)
 
     def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
         """Have the current stream wait for the result. The host waits for the other ranks.
@@ -60,7 +64,7 @@ class CollectiveWork(dist.Work):
         machine = current_machine()
         stream = machine.current_stream(self._device.index)
         wait_for_stream(machine, self._stream, stream)
-        if self._collective.blocks_host:
+        if self._blocks_host:
             machine.scheduler.synchronize_stream(stream)
         return True
 
@@ -74,33 +78,30 @@ class CollectiveWork(dist.Work):
         Raises:
             RuntimeError: see `wait`.
         """
-        outstanding = _outstanding(self._device)
+        outstanding = self._device.outstanding_collectives
         if self not in outstanding:
             if self._error is not None:
                 raise self._error
             return
-        before = outstanding[: outstanding.index(self)]
-        for work in () if self._collective.is_point_to_point else before:
-            if work._stream is self._stream:
+        earlier = [] if self._is_point_to_point else outstanding[: outstanding.index(self)]
+        for work in earlier:
+            if work._group_name == self._group_name and not work._is_point_to_point:
                 work._end(timeout)
         self._end(timeout)
 
     def _end(self, timeout: timedelta) -> None:
-        outstanding = _outstanding(self._device)
+        device, writes, deliver = self._device, self._writes, self._deliver
+        device.outstanding_collectives.remove(self)
+        # PyTorch's C++ side may hold a work whose Python part nobody else holds; it must outlive that. The tensors need not.
+        device.recent_collectives.append(self)
+        self._reads, self._writes, self._deliver = (), (), _nothing
         try:
             for transfer in self._transfers:
                 transfer.wait() if timeout == _NO_LIMIT else transfer.wait(timeout)
         except Exception as error:
             self._error = error
             raise
-        finally:
-            outstanding.remove(self)
-            _recent(self._device).append(self)
-            self._tensors, collective = [], self._collective
-            self._collective = Collective(collective.name, (), (), collective.start, blocks_host=collective.blocks_host)
-        assert_started = self._deliver
-        if assert_started is not None:
-            issue(assert_started, (), collective.writes, self._stream, name=f"{collective.name}: results")
+        issue(deliver, (), writes, self._stream, name=f"{self._name}: results")
 
     def is_completed(self) -> bool:
         """Whether the other ranks have done their part."""
@@ -114,13 +115,13 @@ class CollectiveWork(dist.Work):
         """What went wrong, once it was waited for."""
         return self._error
 
-    def source_rank(self) -> int:
+    def _source_rank(self) -> int:
         """The rank that a message of any source came from."""
         return int(self._transfers[0]._source_rank())
 
     def result(self) -> list[torch.Tensor]:
-        """The tensors that it writes; empty once it was waited for."""
-        return list(self._tensors)
+        """The tensors that it writes, or only reads; empty once it was waited for."""
+        return list(self._writes or self._reads)
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         """A future of the tensors, complete: this waits first, as `wait` does."""
@@ -136,24 +137,29 @@ def issue_collective(collective: Collective, group: Any) -> CollectiveWork:
     machine = current_machine()
     index = require_one_device(collective.name, collective.tensors)
     device = machine.open(index)
-    stream = communication_stream(device, group.group_name, collective)
-    work = CollectiveWork(collective, device, stream)
+    name = group.group_name
+    stream = communication_stream(device, (name, collective.name if collective.is_point_to_point else ""))
+    work = CollectiveWork(collective, name, device, stream)
     _make_way(device, work)
     wait_for_stream(machine, machine.current_stream(index), stream)
     transport = group._get_backend(device.torch_device)
-    issue(lambda: work.start(transport), collective.reads, collective.writes, stream, name=f"{collective.name}: start")
+
+    def start() -> None:
+        work._transfers, work._deliver = collective.start(transport)
+
+    issue(start, collective.reads, collective.writes, stream, name=f"{collective.name}: start")
     machine.scheduler.synchronize_stream(stream)
-    _outstanding(device).append(work)
+    device.outstanding_collectives.append(work)
     return work
 
 
-def communication_stream(device: Device, group_name: str, collective: Collective) -> StreamState:
-    """The stream of a group's collectives on a device, or of one kind of transfer between two ranks."""
-    key = (group_name, collective.name if collective.is_point_to_point else "")
-    stream = device.communication_streams.get(key)
-    if stream is None:
-        stream = device.communication_streams[key] = device.new_stream()
-    return stream
+def communication_stream(device: Device, purpose: tuple[str, str]) -> StreamState:
+    """The stream of a group's collectives on a device, or of one kind of transfer between two of its ranks."""
+    streams = device.communication_streams
+    if purpose not in streams:
+        made = list(dict.fromkeys(streams.values()))
+        streams[purpose] = device.new_stream() if len(made) < _MOST_STREAMS else made[len(streams) % _MOST_STREAMS]
+    return streams[purpose]
 
 
 def wait_for_stream(machine: Machine, earlier: StreamState, later: StreamState) -> None:
@@ -170,24 +176,14 @@ def finish_all(device: Device) -> None:
 
 
 def _make_way(device: Device, work: CollectiveWork) -> None:
-    """Finish what a new collective of the same stream follows on, and what too many leave behind."""
-    touched = _storages(work._collective.tensors)
-    for earlier in list(_outstanding(device)):
-        same_stream = earlier._stream is work._stream
-        if earlier in _outstanding(device) and same_stream and touched & _storages(earlier._collective.tensors):
+    """Finish what a new collective of the same stream follows on, and the oldest of too many."""
+    touched = _blocks(work)
+    for earlier in list(device.outstanding_collectives):
+        if earlier._stream is work._stream and touched & _blocks(earlier):
             earlier.finish()
-    if len(_outstanding(device)) >= _MOST_OUTSTANDING:
-        _outstanding(device)[0].finish()
+    if len(device.outstanding_collectives) >= _MOST_OUTSTANDING:
+        device.outstanding_collectives[0].finish()
 
 
-def _storages(tensors: Sequence[Any]) -> set[int]:
-    return {id(tensor._block) for tensor in tensors}
-
-
-def _outstanding(device: Device) -> list[Any]:
-    return device.outstanding_collectives
-
-
-def _recent(device: Device) -> Any:
-    # PyTorch's C++ side can hold a work whose Python part nobody else holds; it must outlive that.
-    return device.recent_collectives
+def _blocks(work: CollectiveWork) -> set[int]:
+    return {id(tensor._block) for tensor in (*work._reads, *work._writes)}

@@ -1,12 +1,15 @@
 """One device of a simulated machine: the card, and what a process keeps for it.
 
-For: a device's memory counters, streams, generator and context. Not for: which devices a process sees (`machine.py`).
+For: a device's memory counters, streams, generator, context and collectives under way (`collective_work.py`). Not for: which devices
+a process sees (`machine.py`).
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -14,6 +17,8 @@ from fakes.allocator import Allocator
 from fakes.personas import Persona
 from fakes.random_numbers import DeviceGenerator
 from fakes.stream_state import StreamState
+
+_RECENT_COLLECTIVES = 64
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,9 @@ class Device:
         self.default_stream = StreamState(index, 0)
         self.generator: DeviceGenerator = DeviceGenerator(self.torch_device)
         self.context_open = False
+        self.communication_streams: dict[tuple[str, str], StreamState] = {}
+        self.outstanding_collectives: list[Any] = []
+        self.recent_collectives: deque[Any] = deque(maxlen=_RECENT_COLLECTIVES)
         self._streams: dict[int, StreamState] = {0: self.default_stream}
         self._lock = threading.Lock()
 

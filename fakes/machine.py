@@ -163,6 +163,15 @@ class Machine:
         device.context_open = True
         return device
 
+    def synchronize(self, index: int) -> None:
+        """Return when every stream of a device is idle, and every collective on it over."""
+        device = self.open(index)
+        if device.outstanding_collectives:
+            from fakes import collective_work
+
+            collective_work.finish_all(device)
+        self.scheduler.synchronize_device(index)
+
     @property
     def open_contexts(self) -> tuple[int, ...]:
         """The local indices of the devices on which this process has a context."""
