@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, require, unsupported
 from conformance.collective_runs import abilities, require_model, run_on_ranks
+from conformance.collective_strategies import steps
 from conformance.models.collectives import object_outputs
-from conformance.programs.collective_program import MOVING, REDUCING, families, steps
+from conformance.programs.collective_program import MOVING, REDUCING, families
 from conformance.rank_programs import collectives as programs
 
 _OBJECTS = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")

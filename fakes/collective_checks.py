@@ -28,7 +28,7 @@ def checked(
     found: list[DeviceTensor] = []
     for tensor in tensors:
         if not isinstance(tensor, DeviceTensor):
-            raise ValueError(
+            raise ValueError(  # noqa: TRY004 - as vendors do: it is a tensor, elsewhere
                 f"{label}: {machine.persona.transport} moves {machine.persona.device_type} tensors, and one is on {tensor.device}"
             )
         if not tensor.is_contiguous():
@@ -72,7 +72,9 @@ def require_one_device(label: str, tensors: Sequence[DeviceTensor]) -> int:
     indices = sorted({tensor._index for tensor in tensors})
     if len(indices) > 1:
         kind = current_machine().persona.device_type
-        raise ValueError(f"{label}: all tensors must be on one device, and these are on {', '.join(f'{kind}:{i}' for i in indices)}")
+        raise ValueError(
+            f"{label}: all tensors must be on one device, and these are on {', '.join(f'{kind}:{i}' for i in indices)}"
+        )
     return indices[0]
 
 

@@ -299,9 +299,7 @@ def all_to_all_single(
     return Collective("all_to_all_single", (source,), (target,), start)
 
 
-def exchange(
-    transport: Any, output: torch.Tensor, source: torch.Tensor, received: list[int], sent: list[int], timeout: int
-) -> Any:
+def exchange(transport: Any, output: torch.Tensor, source: torch.Tensor, received: list[int], sent: list[int], timeout: int) -> Any:
     """Send each rank its bytes."""
     return transport.alltoall_base(output, source, received, sent, options(c10d.AllToAllOptions, timeout))
 
@@ -337,7 +335,7 @@ def all_to_all(group: Any, outputs: Any, inputs: Any, timeout: int) -> Collectiv
         whole = torch.cat(parts)
         received = [part.numel() for part in parts]
         work = exchange(transport, whole, torch.cat(sent), received, [part.numel() for part in sent], timeout)
-        return [work], _delivering(list(zip(targets, whole.split(received), strict=True)))
+        return [work], _delivering(list(zip(targets, torch.split(whole, received), strict=True)))
 
     return Collective("all_to_all", sources, targets, start)
 
@@ -355,9 +353,7 @@ def gather(group: Any, outputs: Any, inputs: Any, root: int, timeout: int) -> Co
 
     def start(transport: Any) -> tuple[list[Any], Delivery]:
         parts = [room(target) for target in targets]
-        work = transport.gather(
-            [parts] if is_root else [], [taken(source)], options(c10d.GatherOptions, timeout, rootRank=root)
-        )
+        work = transport.gather([parts] if is_root else [], [taken(source)], options(c10d.GatherOptions, timeout, rootRank=root))
         return [work], _delivering(list(zip(targets, parts, strict=True)))
 
     return Collective("gather", (source,), targets, start)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
@@ -22,7 +21,6 @@ from fakes.collective_kernels import Collective
 from fakes.machine import Machine
 from fakes.operator_plan import OperatorPlan
 from fakes.patching import Patches
-from fakes.personas import Persona
 
 _REGISTRIES = ("_plugins", "backend_type_map", "backend_capability", "default_device_backend_map")
 
@@ -66,7 +64,7 @@ def create_transport(group: Any, options: Any) -> Any:
     transport = c10d.ProcessGroupGloo(*arguments, timeout=group.timeout)
     transport.options.global_ranks_in_group = group.global_ranks_in_group
     transport.options.group_name = group.group_id
-    if dist.get_debug_level() is not dist.DebugLevel.DETAIL:
+    if c10d.get_debug_level() is not c10d.DebugLevel.DETAIL:
         return transport
     wrapped: Any = dist.distributed_c10d._create_process_group_wrapper(
         wrapped_pg=transport,
@@ -116,13 +114,9 @@ OPERATIONS: dict[str, Callable[[Any, dict[str, Any]], Collective]] = {
     "c10d::broadcast_": lambda g, a: kernels.broadcast(g, a["tensors"], a["root_rank"], a["root_tensor"], _timeout(a)),
     "c10d::allreduce_": lambda g, a: kernels.all_reduce(g, a["tensors"], a["reduce_op"], _timeout(a)),
     "c10d::allreduce_coalesced_": lambda g, a: kernels.all_reduce(g, a["tensors"], a["reduce_op"], _timeout(a)),
-    "c10d::reduce_": lambda g, a: kernels.reduce(
-        g, a["tensors"], a["reduce_op"], a["root_rank"], a["root_tensor"], _timeout(a)
-    ),
+    "c10d::reduce_": lambda g, a: kernels.reduce(g, a["tensors"], a["reduce_op"], a["root_rank"], a["root_tensor"], _timeout(a)),
     "c10d::allgather_": lambda g, a: kernels.all_gather(g, a["output_tensors"], a["input_tensors"], _timeout(a)),
-    "c10d::allgather_coalesced_": lambda g, a: kernels.all_gather_coalesced(
-        g, a["output_lists"], a["input_list"], _timeout(a)
-    ),
+    "c10d::allgather_coalesced_": lambda g, a: kernels.all_gather_coalesced(g, a["output_lists"], a["input_list"], _timeout(a)),
     "c10d::_allgather_base_": lambda g, a: kernels.all_gather_into(g, [a["output_tensor"]], [a["input_tensor"]], _timeout(a)),
     "c10d::allgather_into_tensor_coalesced_": lambda g, a: kernels.all_gather_into(g, a["outputs"], a["inputs"], _timeout(a)),
     "c10d::reduce_scatter_": lambda g, a: kernels.reduce_scatter(

@@ -6,7 +6,7 @@ are only moved. Not for: making the cells (`conformance/programs/collective_cell
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Cells = list[Any]
@@ -53,40 +53,50 @@ def outputs(step: dict[str, Any], inputs: Sequence[Tensors]) -> list[Tensors | N
     `inputs` are each rank's tensors. `step` has the collective's name and its own arguments: `root`, `reduction`, `is_truth`, `splits` (for
     each rank how many cells it sends to each other), `messages` (pairs of sender and receiver, in the order of sending).
     """
-    size = len(inputs)
-    everyone = range(size)
-    first = [tensors[0] if tensors else [] for tensors in inputs]
     name = step["name"]
-    if name in ("all_reduce", "reduce"):
-        total = reduced_cells(step["reduction"], first, step["is_truth"])
-        return [[total] if name == "all_reduce" or rank == step["root"] else None for rank in everyone]
-    if name == "broadcast":
-        return [[first[step["root"]]] for _ in everyone]
-    if name == "all_gather":
-        return [first for _ in everyone]
-    if name == "all_gather_into_tensor":
-        return [[joined(first)] for _ in everyone]
-    if name == "gather":
-        return [first if rank == step["root"] else None for rank in everyone]
-    if name == "scatter":
-        return [[inputs[step["root"]][rank]] for rank in everyone]
-    if name == "reduce_scatter":
-        return [[reduced_cells(step["reduction"], [inputs[r][rank] for r in everyone], step["is_truth"])] for rank in everyone]
-    if name == "reduce_scatter_tensor":
-        total = reduced_cells(step["reduction"], first, step["is_truth"])
-        share = len(total) // size
-        return [[total[rank * share : (rank + 1) * share]] for rank in everyone]
-    if name == "all_to_all":
-        return [[inputs[sender][rank] for sender in everyone] for rank in everyone]
-    if name == "all_to_all_single":
-        cut = [parts(first[sender], step["splits"][sender]) for sender in everyone]
-        return [[joined([cut[sender][rank] for sender in everyone])] for rank in everyone]
-    if name in ("send", "batch"):
-        return [
-            [inputs[sender][_number(step["messages"], index)] for index, (sender, to) in enumerate(step["messages"]) if to == rank]
-            for rank in everyone
-        ]
-    raise ValueError(f"the model has no collective {name!r}")
+    if name not in _OUTPUTS:
+        raise ValueError(f"the model has no collective {name!r}")
+    return [_OUTPUTS[name](step, inputs, rank) for rank in range(len(inputs))]
+
+
+def _first(inputs: Sequence[Tensors]) -> Tensors:
+    return [tensors[0] if tensors else [] for tensors in inputs]
+
+
+def _total(step: dict[str, Any], tensors: Sequence[Cells]) -> Cells:
+    return reduced_cells(step["reduction"], tensors, step["is_truth"])
+
+
+def _share(step: dict[str, Any], inputs: Sequence[Tensors], rank: int) -> Cells:
+    total = _total(step, _first(inputs))
+    count = len(total) // len(inputs)
+    return total[rank * count : (rank + 1) * count]
+
+
+def _sent_to(step: dict[str, Any], inputs: Sequence[Tensors], rank: int) -> Cells:
+    return joined([parts(tensor, splits)[rank] for tensor, splits in zip(_first(inputs), step["splits"], strict=True)])
+
+
+def _messages_to(step: dict[str, Any], inputs: Sequence[Tensors], rank: int) -> Tensors:
+    messages = step["messages"]
+    return [inputs[sender][_number(messages, index)] for index, (sender, receiver) in enumerate(messages) if receiver == rank]
+
+
+_OUTPUTS: dict[str, Callable[[dict[str, Any], Sequence[Tensors], int], Tensors | None]] = {
+    "all_reduce": lambda step, inputs, _: [_total(step, _first(inputs))],
+    "reduce": lambda step, inputs, rank: [_total(step, _first(inputs))] if rank == step["root"] else None,
+    "broadcast": lambda step, inputs, _: [_first(inputs)[step["root"]]],
+    "all_gather": lambda _, inputs, __: _first(inputs),
+    "all_gather_into_tensor": lambda _, inputs, __: [joined(_first(inputs))],
+    "gather": lambda step, inputs, rank: _first(inputs) if rank == step["root"] else None,
+    "scatter": lambda step, inputs, rank: [inputs[step["root"]][rank]],
+    "reduce_scatter": lambda step, inputs, rank: [_total(step, [tensors[rank] for tensors in inputs])],
+    "reduce_scatter_tensor": lambda step, inputs, rank: [_share(step, inputs, rank)],
+    "all_to_all": lambda _, inputs, rank: [tensors[rank] for tensors in inputs],
+    "all_to_all_single": lambda step, inputs, rank: [_sent_to(step, inputs, rank)],
+    "send": _messages_to,
+    "batch": _messages_to,
+}
 
 
 def _number(messages: Sequence[Sequence[int]], index: int) -> int:

@@ -1,6 +1,7 @@
 """Programs of collectives as values: groups, and steps on them.
 
-For: what the checks of COL draw, run on ranks, and hold against the model. Not for: running a step (`conformance/rank_programs/collectives.py`).
+For: what the checks of COL run on ranks and hold against the model. Not for: drawing them (`conformance/collective_strategies.py`; ranks do
+without Hypothesis), nor running a step (`conformance/rank_programs/collectives.py`).
 
 A step is plain data, so that a program travels to ranks and replays as JSON:
 `name`, `group` (index into the program's groups), `shape` (of one part), `dtype`, `seed`; where the collective has it `root` (a rank of the
@@ -16,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from hypothesis import strategies as st
 
 from conformance.models import collectives as model
 from conformance.programs import collective_cells
@@ -24,7 +24,17 @@ from harness.process_group.transport_tables import TransportTable
 
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-MOVING = ("broadcast", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single", "gather", "scatter", "send", "batch")
+MOVING = (
+    "broadcast",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_to_all",
+    "all_to_all_single",
+    "gather",
+    "scatter",
+    "send",
+    "batch",
+)
 Step = dict[str, Any]
 
 
@@ -63,48 +73,6 @@ def families(size: int) -> list[list[int]]:
     return unique
 
 
-@st.composite
-def shapes(draw: st.DrawFn) -> list[int]:
-    """Up to three extents, zero among them; no extents is a scalar."""
-    return draw(st.lists(st.sampled_from([1, 2, 3, 0, 5]), max_size=3).filter(lambda shape: math.prod(shape) <= 24))
-
-
-@st.composite
-def steps(draw: st.DrawFn, abilities: Abilities, groups: Sequence[list[int]], names: Sequence[str] = ()) -> Step:
-    """One collective that the backend declares, on one of the groups."""
-    legal = [name for name in names or abilities.names if name in abilities.names]
-    name = draw(st.sampled_from(legal))
-    point_to_point = name in ("send", "batch")
-    wide = [index for index, ranks in enumerate(groups) if len(ranks) > 1]
-    group = draw(st.sampled_from(wide if point_to_point else range(len(groups))))
-    size = len(groups[group])
-    step: Step = {"name": name, "group": group, "seed": draw(st.integers(0, 9999)), "shape": draw(shapes()), "is_truth": False}
-    if name in REDUCING:
-        step["reduction"] = draw(st.sampled_from(sorted(abilities.reduces)))
-        step["dtype"] = draw(st.sampled_from(abilities.reduces[step["reduction"]]))
-        step["is_truth"] = step["dtype"] == "bool"
-    else:
-        step["dtype"] = draw(st.sampled_from(abilities.moves))
-    if name in ROOTED:
-        step["root"] = draw(st.integers(0, size - 1))
-    if name == "all_to_all_single":
-        rows = st.lists(st.integers(0, 3), min_size=size, max_size=size)
-        even = draw(st.booleans())
-        step["rows"] = [[1] * size] * size if even else draw(st.lists(rows, min_size=size, max_size=size))
-        step["says_splits"] = not even
-    if point_to_point:
-        step["messages"] = draw(_messages(size, 1 if name == "send" else 4))
-    step["asynchronous"] = draw(st.booleans())
-    step["hold"] = draw(st.integers(0, 2)) if step["asynchronous"] else 0
-    return step
-
-
-@st.composite
-def _messages(draw: st.DrawFn, size: int, most: int) -> list[list[int]]:
-    pairs = [[sender, receiver] for sender in range(size) for receiver in range(size) if sender != receiver]
-    return draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=most))
-
-
 def inputs(step: Step, size: int) -> list[list[list[Any]]]:
     """Each rank's tensors, as cells, in group order."""
     return [_inputs_of_rank(step, size, rank) for rank in range(size)]
@@ -128,7 +96,9 @@ def _inputs_of_rank(step: Step, size: int, rank: int) -> list[list[Any]]:
             collective_cells.reduced_cells(step["seed"], rank, number, extent, step["dtype"], step["reduction"], size)
             for number, extent in enumerate(extents)
         ]
-    return [collective_cells.moved_cells(step["seed"], rank, number, extent, step["dtype"]) for number, extent in enumerate(extents)]
+    return [
+        collective_cells.moved_cells(step["seed"], rank, number, extent, step["dtype"]) for number, extent in enumerate(extents)
+    ]
 
 
 def due(step: Step, size: int) -> list[list[list[Any]] | None]:

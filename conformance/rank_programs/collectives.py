@@ -210,5 +210,3 @@ def barrier(context: RankContext, ranks: list[int], late: int, asynchronous: boo
     if work is not None:
         work.wait()
     return bool(store.check(["the late one comes"]))
-
-

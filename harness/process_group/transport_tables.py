@@ -59,13 +59,14 @@ def _reducing(names: Iterable[str], dtypes: Iterable[torch.dtype]) -> dict[str, 
 
 def _gloo() -> TransportTable:
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    lists = set() if version >= (2, 13) else {"reduce_scatter", "all_to_all"}
+    # Older ones lack the lists, and of reduce_scatter_tensor they make a sum whatever reduction is asked for.
+    missing = set() if version >= (2, 13) else {"reduce_scatter", "reduce_scatter_tensor", "all_to_all"}
     return TransportTable(
         "gloo",
         frozenset(_EVERY_REAL),
         MappingProxyType(_reducing(_ORDINARY, set(_EVERY_REAL) - {torch.bool})),
         "PyTorch, ProcessGroupGloo: the types that its operations are generated for",
-        frozenset(COLLECTIVES) - lists,
+        frozenset(COLLECTIVES) - missing,
     )
 
 
