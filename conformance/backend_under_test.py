@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from conformance.aligners import Aligner, load_aligner
-from conformance.backends import BackendChoice, PreparedBackend, load_callable
+from conformance.backends import USUAL_SCHEDULE, BackendChoice, PreparedBackend, load_callable
 from conformance.children import ChildProcesses
-from conformance.errors import ConformanceError
+from conformance.errors import ConformanceError, OptionError
 from conformance.ranks.pool import RankPool
 
 if TYPE_CHECKING:
@@ -108,6 +108,44 @@ class BackendUnderTest:
         function = self._normalizer or normalizer.normalize_backend
         answer: str = function(backend, accelerator)
         return answer
+
+    @property
+    def command(self) -> str:
+        """The command line that runs the suite on this backend again, as far as the backend goes."""
+        choice = self._choice
+        given = (
+            ("--backend", choice.backend),
+            ("--accelerator", choice.accelerator),
+            ("--devices", choice.devices),
+            ("--fault", choice.fault),
+        )
+        return " ".join(["python -m conformance", *(f"{option}={value}" for option, value in given if value)])
+
+    @property
+    def given_schedule(self) -> str:
+        """The schedule that the command line asks for; empty without one."""
+        return self._choice.schedule
+
+    def restart(self, schedule: str = "", seed: int | None = None) -> None:
+        """Make a simulated machine as after a reboot, with work in the order of a schedule (the run's where empty). Nothing on a real
+        device.
+
+        Raises:
+            OptionError: there is no such schedule.
+        """
+        if not self.is_fake:
+            return
+        import fakes
+        from fakes.errors import FakesError
+
+        machine = fakes.installed_machine()
+        if machine is not None:
+            try:
+                machine.reset(
+                    schedule=schedule or self.given_schedule or USUAL_SCHEDULE, seed=self._choice.seed if seed is None else seed
+                )
+            except FakesError as error:
+                raise OptionError(str(error)) from error
 
     def in_child(
         self,

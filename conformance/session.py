@@ -230,6 +230,7 @@ class SuiteSession:
             ("--devices", choice.devices),
             ("--ranks", self.options.ranks),
             ("--fault", choice.fault),
+            ("--schedule", choice.schedule),
             ("--hypothesis-seed", self.options.seed),
         )
         return [f"{option}={value}" for option, value in given if value]

@@ -41,7 +41,8 @@ def find_clauses(examined: Examined) -> Iterator[Said]:
     for clause in report.clauses:
         if clause.id in contract.clauses:
             yield from _altered(clause, contract.clauses[clause.id])
-    if times.keys() == contract.clauses.keys() and [clause.id for clause in report.clauses] != list(contract.clauses):
+    ids = [clause.id for clause in report.clauses]
+    if sorted(ids) == sorted(contract.clauses) and ids != list(contract.clauses):
         yield Finding("clause-order", f"{REPORT}/clauses", "the clauses are not in the contract's order")
     if report.suite.contract_digest != contract.digest:
         yield Finding("contract-digest", f"{REPORT}/suite/contract_digest", f"not the digest of contract {revision}")
