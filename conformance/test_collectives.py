@@ -49,7 +49,8 @@ def test_objects_arrive_where_they_are_due(backend: BackendUnderTest, data: st.D
         return {"name": name, "root": data.draw(st.integers(0, len(ranks) - 1)), "given": given_values}
 
     drawn = [step(name) for name in data.draw(st.lists(st.sampled_from(_OBJECTS), min_size=1, max_size=4))]
-    found = run_on_ranks(backend, "objects", programs.objects, ranks=ranks, steps=drawn)
+    alone = data.draw(st.booleans())
+    found = run_on_ranks(backend, "objects", programs.objects, ranks=ranks, steps=drawn, alone=alone)
     for number, one in enumerate(drawn):
         right = object_outputs(one["name"], one["root"], one["given"])
         for own, rank in enumerate(ranks):

@@ -214,9 +214,9 @@ def all_gather_into(group: Any, outputs: Any, inputs: Any, timeout: int) -> Coll
     def start(transport: Any) -> tuple[list[Any], Delivery]:
         works, pairs = [], []
         for source, target in zip(sources, targets, strict=True):
-            whole = room(target)
-            parts = list(whole.chunk(group.size())) if whole.numel() else [whole] * group.size()
-            works.append(transport.allgather([parts], [taken(source)], options(c10d.AllgatherOptions, timeout)))
+            own = taken(source)
+            whole = own.new_empty(group.size(), own.numel())
+            works.append(transport.allgather([list(whole)], [own], options(c10d.AllgatherOptions, timeout)))
             pairs.append((target, whole))
         return works, _delivering(pairs)
 

@@ -75,7 +75,8 @@ def cells_of(tensor: torch.Tensor, moved: bool) -> list[Any]:
     """The cells of a tensor, waited for on the stream that is current."""
     host = tensor.detach().cpu().reshape(-1)
     if not moved:
-        return [int(value) if isinstance(value, bool) else value for value in host.tolist()]
+        values: list[Any] = (host.view(torch.uint8) if host.dtype == torch.bool else host).tolist()
+        return values
     width = tensor.dtype.itemsize
     data = bytes(host.view(torch.uint8).tolist()).hex()
     return [data[start : start + 2 * width] for start in range(0, len(data), 2 * width)]

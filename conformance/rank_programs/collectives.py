@@ -46,6 +46,11 @@ class _Kept:
 KEPT = _Kept()
 
 
+def transport_alone(context: RankContext) -> str:
+    """The backend of a group that has the transport under test and none for the CPU beside it."""
+    return "" if context.device.type == "cpu" else str(context.accelerator.communication_backend_name)
+
+
 def run(context: RankContext, groups: list[list[int]], steps: list[Step]) -> list[Any]:
     """Each step's outputs on this rank, None where it is not in the group."""
     made = [KEPT.group(context, ranks) for ranks in groups]
@@ -166,9 +171,9 @@ def _exchange(
     return [], reading(received)
 
 
-def objects(context: RankContext, ranks: list[int], steps: list[dict[str, Any]]) -> list[Any]:
-    """What each collective of objects leaves with this rank."""
-    group = KEPT.group(context, ranks)
+def objects(context: RankContext, ranks: list[int], steps: list[dict[str, Any]], alone: bool) -> list[Any]:
+    """What each collective of objects leaves with this rank; `alone` keeps them off the CPU's transport."""
+    group = KEPT.group(context, ranks, transport_alone(context) if alone else "")
     if context.rank not in ranks:
         return []
     return [_objects(step, ranks, ranks.index(context.rank), group) for step in steps]
@@ -194,7 +199,7 @@ def _objects(step: dict[str, Any], ranks: list[int], own: int, group: Any) -> An
 
 def barrier(context: RankContext, ranks: list[int], late: int, asynchronous: bool) -> bool:
     """Whether this rank left the barrier only after the late one had come to it, which waited for all others to be there first."""
-    group = KEPT.group(context, ranks)
+    group = KEPT.group(context, ranks, transport_alone(context))
     store = context.new_store()
     if context.rank not in ranks:
         return True

@@ -20,7 +20,14 @@ _SCRIPT = Path(__file__).with_name("rank_server.py")
 _START_LIMIT = 60.0  # seconds for the server to import torch
 SHARED_SERVER = "ACCELERATOR_CONFORMANCE_RANK_SERVER"
 """The environment variable with the socket of a server that forks a server for each pool; only tests of the suite share one."""
-_PRELOADED = ("conformance.ranks.rank_main", "conformance.child_main", "conformance.backends", "torch.distributed")
+_PRELOADED = (
+    "conformance.ranks.rank_main",
+    "conformance.child_main",
+    "conformance.backends",
+    "conformance.rank_programs.collectives",
+    "torch.distributed.tensor",
+    "torch.fx.experimental.symbolic_shapes",  # PyTorch imports it with the first tensor of a subclass
+)
 
 
 class RankServer:

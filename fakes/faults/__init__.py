@@ -12,6 +12,7 @@ from types import MappingProxyType
 from fakes.faults import (
     autocast,
     capabilities,
+    collectives,
     crashes,
     devices,
     memory,
@@ -53,6 +54,7 @@ def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
 CATALOGUE: Mapping[str, Fault] = assemble(
     autocast.FAULTS,
     capabilities.FAULTS,
+    collectives.FAULTS,
     crashes.FAULTS,
     devices.FAULTS,
     memory.FAULTS,
