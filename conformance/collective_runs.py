@@ -17,7 +17,7 @@ from conformance.device_dtypes import device_dtypes
 from conformance.programs import collective_cells
 from conformance.programs.collective_program import Abilities, Step, difference, due
 from conformance.ranks.errors import RankFailure
-from harness.process_group.transport_tables import transport_table
+from harness.process_group.transport_tables import TRANSPORT_TABLES, transport_table
 
 _MOST_FAILURES = 3
 _failures: dict[str, dict[str, RankFailure]] = {}
@@ -26,6 +26,24 @@ _failures: dict[str, dict[str, RankFailure]] = {}
 def abilities(backend: BackendUnderTest) -> Abilities:
     """What the backend's transport declares, as far as its devices have the dtypes."""
     return Abilities.of(transport_table(backend.accelerator), device_dtypes(backend, tuple(collective_cells.DTYPES.values())))
+
+
+def host_abilities() -> Abilities:
+    """What gloo has for the host's tensors."""
+    return Abilities.of(TRANSPORT_TABLES["gloo"], tuple(collective_cells.DTYPES.values()))
+
+
+def both(one: Abilities, other: Abilities) -> Abilities:
+    """What two transports have in common."""
+    reduces = {
+        reduction: tuple(dtype for dtype in dtypes if dtype in other.reduces.get(reduction, ()))
+        for reduction, dtypes in one.reduces.items()
+    }
+    return Abilities(
+        tuple(name for name in one.names if name in other.names),
+        tuple(dtype for dtype in one.moves if dtype in other.moves),
+        {reduction: dtypes for reduction, dtypes in reduces.items() if dtypes},
+    )
 
 
 def run_on_ranks(backend: BackendUnderTest, check: str, program: Callable[..., Any], **arguments: Any) -> list[Any]:

@@ -24,8 +24,9 @@ from fakes.collective_checks import require_one_device
 from fakes.collective_kernels import Collective, Delivery
 from fakes.device import Device
 from fakes.machine import Machine, current_machine
-from fakes.scheduling import issue
+from fakes.scheduling import issue, poison
 from fakes.stream_state import EventState, StreamState
+from fakes.tensor import host_tensor
 
 _MOST_OUTSTANDING = 256
 """So many collectives may be under way that nobody waited for; the oldest is then waited for."""
@@ -146,9 +147,12 @@ def issue_collective(collective: Collective, group: Any) -> CollectiveWork:
 
     def start() -> None:
         work._transfers, work._deliver = collective.start(transport)
+        if machine.settings.schedule != "eager":
+            for tensor in collective.writes:  # from here on until the results are there it may hold anything
+                poison.fill(host_tensor(tensor).view(-1).view(torch.uint8))
 
-    issue(start, collective.reads, collective.writes, stream, name=f"{collective.name}: start")
-    machine.scheduler.synchronize_stream(stream)
+    ticket = issue(start, collective.reads, collective.writes, stream, name=f"{collective.name}: start")
+    machine.scheduler.run(ticket)
     device.outstanding_collectives.append(work)
     return work
 

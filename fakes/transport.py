@@ -41,7 +41,7 @@ def apply(patches: Patches, machine: Machine) -> None:
     name = persona.transport.upper()
     if not hasattr(backend, name):
         patches.set(backend, name, persona.transport)
-    backend.register_backend(persona.transport, create_transport, extended_api=True, devices=[persona.device_type])
+    backend.register_backend(persona.transport, _create, extended_api=True, devices=[persona.device_type])
 
 
 def _restore(patches: Patches, mapping: dict[str, Any]) -> None:
@@ -52,6 +52,10 @@ def _restore(patches: Patches, mapping: dict[str, Any]) -> None:
         mapping.update(before)
 
     patches.on_undo(undo)
+
+
+def _create(group: Any, options: Any) -> Any:
+    return create_transport(group, options)  # looked up now, so that a fault in it takes effect
 
 
 def create_transport(group: Any, options: Any) -> Any:

@@ -18,6 +18,8 @@ import torch.distributed as dist
 from conformance.programs import collective_cells as cells
 from conformance.programs.collective_program import Step, inputs
 from conformance.ranks.rank_main import RankContext
+from harness.process_group import normalizer
+from harness.process_group.reloader import ProcessGroupReloader
 
 _all_gather_single: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter_single: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
@@ -215,3 +217,111 @@ def barrier(context: RankContext, ranks: list[int], late: int, asynchronous: boo
     if work is not None:
         work.wait()
     return bool(store.check(["the late one comes"]))
+
+
+def reloading(context: RankContext, groups: list[list[int]], steps: list[Step]) -> list[Any]:
+    """As `run`, with groups that a step named `reload` destroys and rebuilds."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    reloader = ProcessGroupReloader(None if context.device.type == "cpu" else context.accelerator)
+    context.operation("init_process_group")
+    reloader.init_process_group(
+        context.backend, store=context.new_store(), rank=context.rank, world_size=context.size, timeout=context.timeout
+    )
+    handles = [reloader.new_group(ranks, timeout=context.timeout) for ranks in groups]
+    found: list[Any] = []
+    for number, generation in enumerate(_generations(steps)):
+        if number:
+            context.operation("destroy")
+            reloader.destroy_process_groups()
+            context.operation("reload")
+            reloader.reload_process_groups()
+            found.append(None)
+        found += run_steps(context, list(zip(groups, handles, strict=True)), generation)
+    context.operation("the end of the program")
+    dist.destroy_process_group()
+    return found
+
+
+def _generations(steps: Sequence[Step]) -> list[list[Step]]:
+    found: list[list[Step]] = [[]]
+    for step in steps:
+        if step["name"] == "reload":
+            found.append([])
+        else:
+            found[-1].append(step)
+    return found
+
+
+def mixed(context: RankContext, ranks: list[int], steps: list[Step], host: list[bool]) -> dict[str, Any]:
+    """Steps on one group that has a transport for the host's tensors and one for the device's; the transports and the results."""
+    kind, transport = context.device.type, context.accelerator.communication_backend_name
+    backend = normalizer.weight_update_backend(accelerator=context.accelerator)
+    if backend == transport:  # of the device alone: a mixed group is asked for by name
+        backend = f"cpu:gloo,{kind}:{transport}"
+    group = KEPT.group(context, ranks, backend)
+    if context.rank not in ranks:
+        return {"results": [None] * len(steps)}
+    used = {name: group._get_backend(torch.device(name)) for name in ("cpu", kind)}
+    found = []
+    for number, (step, on_host) in enumerate(zip(steps, host, strict=True)):
+        context.operation(f"step {number}: {step['name']} of {'host' if on_host else 'device'} tensors")
+        where = torch.device("cpu") if on_host else context.device
+        works, read = issue(step, ranks, ranks.index(context.rank), group, where)
+        for work in works:
+            work.wait()
+        found.append(read())
+    config = dist.get_backend_config(group)
+    return {"results": found, "config": config, "backend": backend, "are_two": used["cpu"] is not used[kind]}
+
+
+def ordered(context: RankContext, schedule: str, seed: int, rounds: list[dict[str, Any]]) -> list[Any]:
+    """Asynchronous sums issued behind work of one stream, and waited for on another; what that stream then reads.
+
+    On a simulated device work runs in the order of `schedule`. On a real one a long kernel comes first.
+    """
+    is_simulated = reset_simulated_machine(context, schedule, seed)
+    accelerator = context.accelerator
+    group = KEPT.group(context, list(range(context.size)), transport_alone(context))
+    index = context.own_device.index
+    streams = [accelerator.new_stream(index) for _ in range(3)]
+    found = []
+    for one in rounds:
+        context.operation(f"a sum issued on stream {one['issue']} and waited for on stream {one['wait']}")
+        values = torch.zeros(64, dtype=torch.int64, device=context.device)
+        accelerator.synchronize(index)
+        with accelerator.stream(streams[one["issue"]]):
+            if not is_simulated:
+                _keep_busy(context.device)
+            for _ in range(one["additions"]):
+                values += context.rank + 1
+            work: Any = dist.all_reduce(values, group=group, async_op=True)
+        with accelerator.stream(streams[one["wait"]]):
+            work.wait()
+            copy = values * 1
+            values.zero_()
+            found.append(sorted({int(value) for value in copy.cpu().tolist()}))
+        accelerator.synchronize(index)
+    reset_simulated_machine(context, "eager", 0)
+    return found
+
+
+def _keep_busy(device: torch.device) -> None:
+    busy = torch.ones(512, 512, device=device)
+    for _ in range(20):
+        busy = busy @ busy * 0.0
+
+
+def reset_simulated_machine(context: RankContext, schedule: str, seed: int) -> bool:
+    """Give a simulated machine another order of work; False on a real one."""
+    try:
+        import fakes
+    except ImportError:
+        return False
+    machine = fakes.installed_machine()
+    if machine is None:
+        return False
+    index = context.own_device.index
+    machine.reset(schedule=schedule, seed=seed)
+    context.accelerator.set_device(index)
+    return True

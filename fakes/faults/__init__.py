@@ -12,6 +12,7 @@ from types import MappingProxyType
 from fakes.faults import (
     autocast,
     capabilities,
+    collective_order,
     collectives,
     crashes,
     devices,
@@ -54,6 +55,7 @@ def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
 CATALOGUE: Mapping[str, Fault] = assemble(
     autocast.FAULTS,
     capabilities.FAULTS,
+    collective_order.FAULTS,
     collectives.FAULTS,
     crashes.FAULTS,
     devices.FAULTS,
