@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import reject
@@ -14,13 +15,25 @@ from hypothesis import reject
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import require
 from conformance.device_dtypes import device_dtypes
+from conformance.errors import ClauseViolation
 from conformance.programs import collective_cells
 from conformance.programs.collective_program import Abilities, Step, difference, due
 from conformance.ranks.errors import RankFailure
 from harness.process_group.transport_tables import TRANSPORT_TABLES, transport_table
 
-_MOST_FAILURES = 3
-_failures: dict[str, dict[str, RankFailure]] = {}
+_PATIENCE = 150
+_COST_OF_RANKS = 50
+
+
+@dataclass
+class _Search:
+    """What a check has seen since its first failure."""
+
+    failures: dict[str, Exception] = field(default_factory=dict)
+    spent: int = 0
+
+
+_searches: dict[str, _Search] = {}
 
 
 def abilities(backend: BackendUnderTest) -> Abilities:
@@ -46,26 +59,36 @@ def both(one: Abilities, other: Abilities) -> Abilities:
     )
 
 
-def run_on_ranks(backend: BackendUnderTest, check: str, program: Callable[..., Any], **arguments: Any) -> list[Any]:
-    """The ranks' values.
+def run_on_ranks(
+    backend: BackendUnderTest,
+    check: str,
+    program: Callable[..., Any],
+    judge: Callable[[list[Any]], None],
+    *,
+    patience: int = _PATIENCE,
+    **arguments: Any,
+) -> None:
+    """Run a program and have the ranks' values judged.
 
-    A rank that raises, dies or stalls costs seconds and all ranks. So once a check has seen a few such failures, only those are
-    failures again, and other examples of it are put aside, which ends the search for a smaller one.
+    Once an example of a check has failed, Hypothesis tries smaller ones; so many of them that `patience` is used up, one for each and fifty
+    for one in which a rank raises, dies or stalls, which takes seconds. Then only those that failed fail again, and others are put aside.
 
     Raises:
-        RankFailure: see above.
+        RankFailure, ClauseViolation: a rank failed, or the judge did not like it.
     """
-    seen = _failures.setdefault(check, {})
+    search = _searches.setdefault(check, _Search())
     key = json.dumps(arguments, sort_keys=True)
-    if key in seen:
-        raise seen[key]
-    if len(seen) >= _MOST_FAILURES:
+    if key in search.failures:
+        raise search.failures[key]
+    if search.spent >= patience:
         reject()
     try:
-        return backend.ranks.run(program, **arguments)
-    except RankFailure as failure:
-        seen[key] = failure
+        judge(backend.ranks.run(program, **arguments))
+    except (RankFailure, ClauseViolation) as failure:
+        search.failures[key] = failure
+        search.spent += _COST_OF_RANKS if isinstance(failure, RankFailure) else 1
         raise
+    search.spent += 1 if search.failures else 0
 
 
 def require_model(groups: Sequence[list[int]], steps: Sequence[Step], values: Sequence[list[Any]]) -> None:
@@ -78,3 +101,8 @@ def require_model(groups: Sequence[list[int]], steps: Sequence[Step], values: Se
         for own, rank in enumerate(ranks):
             wrong = difference(step, len(ranks), own, values[rank][number], right[own])
             require(not wrong, f"step {number}, {step['name']} on ranks {ranks}: {wrong}\n{step}")
+
+
+def against_model(groups: Sequence[list[int]], steps: Sequence[Step]) -> Callable[[list[Any]], None]:
+    """A judge that requires the model's result."""
+    return lambda values: require_model(groups, steps, values)

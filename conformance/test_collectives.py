@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, not_checkable, require, unsupported
-from conformance.collective_runs import abilities, both, host_abilities, require_model, run_on_ranks
+from conformance.collective_runs import abilities, against_model, both, host_abilities, require_model, run_on_ranks
 from conformance.collective_strategies import steps
 from conformance.models.collectives import object_outputs
 from conformance.programs.collective_program import MOVING, REDUCING, families
@@ -41,12 +41,17 @@ def test_objects_arrive_where_they_are_due(backend: BackendUnderTest, data: st.D
 
     drawn = [step(name) for name in data.draw(st.lists(st.sampled_from(_OBJECTS), min_size=1, max_size=4))]
     alone = data.draw(st.booleans())
-    found = run_on_ranks(backend, "objects", programs.objects, ranks=ranks, steps=drawn, alone=alone)
-    for number, one in enumerate(drawn):
-        right = object_outputs(one["name"], one["root"], one["given"])
-        for own, rank in enumerate(ranks):
-            came = found[rank][number]
-            require(came == right[own], f"{one['name']} on ranks {ranks}: rank {rank} has {came!r}; due was {right[own]!r}\n{one}")
+
+    def judge(found: list[Any]) -> None:
+        for number, one in enumerate(drawn):
+            right = object_outputs(one["name"], one["root"], one["given"])
+            for own, rank in enumerate(ranks):
+                came = found[rank][number]
+                require(
+                    came == right[own], f"{one['name']} on ranks {ranks}: rank {rank} has {came!r}; due was {right[own]!r}\n{one}"
+                )
+
+    run_on_ranks(backend, "objects", programs.objects, judge, ranks=ranks, steps=drawn, alone=alone)
 
 
 @clause("COL-1", examples=0.1)
@@ -55,9 +60,13 @@ def test_nobody_leaves_a_barrier_before_the_last_has_come(backend: BackendUnderT
     """One rank comes late, after it has seen all others at the barrier."""
     ranks = data.draw(st.sampled_from([group for group in families(backend.ranks.size) if len(group) > 1]))
     late = data.draw(st.integers(0, len(ranks) - 1))
-    left = run_on_ranks(backend, "barrier", programs.barrier, ranks=ranks, late=late, asynchronous=data.draw(st.booleans()))
-    early = [rank for rank, was_right in enumerate(left) if not was_right]
-    require(not early, f"ranks {early} left a barrier of ranks {ranks} before rank {ranks[late]} had come to it")
+
+    def judge(left: list[Any]) -> None:
+        early = [rank for rank, was_right in enumerate(left) if not was_right]
+        require(not early, f"ranks {early} left a barrier of ranks {ranks} before rank {ranks[late]} had come to it")
+
+    asynchronous = data.draw(st.booleans())
+    run_on_ranks(backend, "barrier", programs.barrier, judge, ranks=ranks, late=late, asynchronous=asynchronous)
 
 
 @clause("COL-1", examples=0.08)
@@ -70,7 +79,7 @@ def test_a_collective_gives_the_models_result(backend: BackendUnderTest, name: s
         unsupported(f"the transport's table has no {name}")
     groups = families(backend.ranks.size)
     drawn = data.draw(st.lists(steps(declared, groups, [name]), min_size=1, max_size=12))
-    require_model(groups, drawn, run_on_ranks(backend, name, programs.run, groups=groups, steps=drawn))
+    run_on_ranks(backend, name, programs.run, against_model(groups, drawn), groups=groups, steps=drawn)
 
 
 @clause("COL-2", tier="multi-rank", examples=0.06)
@@ -85,15 +94,16 @@ def test_an_asynchronous_collective_takes_its_place_on_streams(
     rounds = data.draw(st.lists(one, min_size=1, max_size=4))
     chosen = backend.given_schedule or schedule
     seed = data.draw(st.integers(0, 999))
-    found = run_on_ranks(backend, "order", programs.ordered, schedule=chosen, seed=seed, rounds=rounds)
     total = sum(rank + 1 for rank in range(backend.ranks.size))
-    for number, drawn in enumerate(rounds):
-        right = [drawn["additions"] * total]
-        for rank, values in enumerate(found):
-            require(
-                values[number] == right,
-                f"rank {rank}: after wait() the stream read {values[number]}; due was {right} (order: {chosen}, seed {seed})\n{drawn}",
-            )
+
+    def judge(found: list[Any]) -> None:
+        for number, drawn in enumerate(rounds):
+            right = [drawn["additions"] * total]
+            for rank, values in enumerate(found):
+                what = f"rank {rank}: after wait() the stream read {values[number]}; due was {right}"
+                require(values[number] == right, f"{what} (order: {chosen}, seed {seed})\n{drawn}")
+
+    run_on_ranks(backend, "order", programs.ordered, judge, schedule=chosen, seed=seed, rounds=rounds)
 
 
 @clause("COL-4", examples=0.1)
@@ -108,21 +118,24 @@ def test_host_and_device_tensors_share_a_group(backend: BackendUnderTest, data: 
     names = ["all_reduce", "broadcast", "all_gather", "all_to_all_single"]
     drawn = data.draw(st.lists(steps(declared, [ranks], names), min_size=1, max_size=6))
     host = data.draw(st.lists(st.booleans(), min_size=len(drawn), max_size=len(drawn)))
-    found = run_on_ranks(backend, "mixed", programs.mixed, ranks=ranks, steps=drawn, host=host)
-    for rank in ranks:
-        answer = found[rank]
-        config = dict(part.split(":") for part in answer["config"].split(","))
-        right = {"cpu": "gloo", kind: backend.accelerator.communication_backend_name}
-        chosen = {device: config.get(device) for device in right}
-        require(chosen == right, f"a group made with {answer['backend']!r} uses {chosen}; due was {right}")
-        require(answer["are_two"], f"a group made with {answer['backend']!r} has one transport object for the CPU and for {kind}")
-    require_model([ranks], drawn, [answer["results"] for answer in found])
+    right = {"cpu": "gloo", kind: backend.accelerator.communication_backend_name}
+
+    def judge(found: list[Any]) -> None:
+        for rank in ranks:
+            answer = found[rank]
+            config = dict(part.split(":") for part in answer["config"].split(","))
+            chosen = {device: config.get(device) for device in right}
+            require(chosen == right, f"a group made with {answer['backend']!r} uses {chosen}; due was {right}")
+            require(answer["are_two"], f"a group made with {answer['backend']!r} has one transport for the CPU and for {kind}")
+        require_model([ranks], drawn, [answer["results"] for answer in found])
+
+    run_on_ranks(backend, "mixed", programs.mixed, judge, ranks=ranks, steps=drawn, host=host)
 
 
 @clause("COL-5")
 def test_misuse_that_one_rank_can_see_raises(backend: BackendUnderTest) -> None:
     """And leaves the group as it was."""
-    found = run_on_ranks(backend, "misuse", misuse_programs.misuse, collectives=list(abilities(backend).names))
+    found = backend.ranks.run(misuse_programs.misuse, collectives=list(abilities(backend).names))
     for rank, answer in enumerate(found):
         accepted = [name for name, text in answer["answers"].items() if not text]
         require(not accepted, f"rank {rank}: these were accepted: {', '.join(accepted)}")
@@ -135,7 +148,7 @@ def test_a_mismatch_between_ranks_is_found_in_detail(backend: BackendUnderTest) 
     transport = backend.accelerator.communication_backend_name
     if not backend.is_fake and transport not in _KNOWN_TO_PYTORCH:
         not_checkable(f"PyTorch compares ranks in detail for {', '.join(_KNOWN_TO_PYTORCH)}, not for {transport}")
-    found = run_on_ranks(backend, "detail", misuse_programs.mismatch, in_detail=True, seconds=2.0)
+    found = backend.ranks.run(misuse_programs.mismatch, in_detail=True, seconds=2.0)
     silent = [rank for rank, text in enumerate(found) if not text]
     require(not silent, f"ranks brought unequal shapes to all_reduce, and ranks {silent} raised nothing")
 

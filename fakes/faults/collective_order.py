@@ -55,22 +55,12 @@ def _wait_returns_at_once(patches: Patches) -> None:
 
 
 def _is_done_at_once(patches: Patches) -> None:
-    """The results are delivered at issue, before the stream has come to the collective."""
-    right = collective_work.issue_collective
+    """Neither kernel takes its turn on a stream."""
 
-    def issue_collective(collective: Collective, group: Any) -> Any:
-        issue = collective_work.issue
+    def issue(kernel: Callable[[], None], *_: Any, **__: Any) -> None:
+        kernel()
 
-        def at_once(kernel: Any, *_: Any, **__: Any) -> None:
-            kernel()
-
-        collective_work.issue = at_once
-        try:
-            return right(collective, group)
-        finally:
-            collective_work.issue = issue
-
-    patches.set(collective_work, "issue_collective", issue_collective)
+    patches.set(collective_work, "issue", issue)
 
 
 def _groups_become_world(patches: Patches) -> None:
