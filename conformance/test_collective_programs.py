@@ -34,4 +34,4 @@ def test_programs_with_reloads_give_the_models_result(backend: BackendUnderTest,
     drawn = generations[0]
     for generation in generations[1:]:
         drawn = [*drawn, {"name": "reload"}, *generation]
-    run_on_ranks(backend, "reloads", programs.reloading, against_model(groups, drawn), patience=25, groups=groups, steps=drawn)
+    run_on_ranks(backend, "reloads", programs.reloading, against_model(groups, drawn), patience=8, groups=groups, steps=drawn)
