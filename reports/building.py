@@ -6,19 +6,14 @@ For: putting results, facts and exceptions into one document. Not for: judging i
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import conformance
 from conformance.clauses import AREAS, CLAUSES, Clause
 from conformance.outcomes import Outcome
 from conformance.recording import CheckRecord, RunResults
+from reports.derived_facts import checks_of_suite, configuration_digest, supplied_subjects
 from reports.known_failures import problems
 from reports.levels import finished, nothing_judged
 from reports.model import (
@@ -35,7 +30,6 @@ from reports.model import (
     HostFacts,
     Report,
     Run,
-    SubjectName,
     SuiteFacts,
     TierName,
 )
@@ -125,17 +119,11 @@ def _run(results: RunResults, facts: RunFacts, end: RunEnd, checks: int, left_ou
 
 def _backend(results: RunResults, facts: RunFacts) -> BackendFacts:
     given, told = results.facts, facts.backend
-    supplied: list[SubjectName] = ["backend", "transport"]
-    if given["normalizer"]:
-        supplied.append("normalizer")
-    if given["aligner"]:
-        supplied.append("aligner")
     configuration = _clean(told["configuration"])
-    digest = hashlib.sha256(json.dumps(configuration, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     return BackendFacts(
         name=_utf8(given["backend"]),
         simulated=given["simulated"],
-        supplied=tuple(supplied),
+        supplied=supplied_subjects(given["normalizer"], given["aligner"]),
         accelerator=given["accelerator"],
         normalizer=given["normalizer"],
         aligner=given["aligner"],
@@ -145,7 +133,7 @@ def _backend(results: RunResults, facts: RunFacts) -> BackendFacts:
         device_type=told["device_type"],
         no_device_reason=given["no_device_reason"],
         configuration=configuration,
-        configuration_digest=digest,
+        configuration_digest=configuration_digest(configuration),
     )
 
 
@@ -199,24 +187,6 @@ def _checks_not_collected(collected: set[str]) -> dict[str, tuple[str, ...]]:
     """Checks that the suite has and pytest never saw, since it was given some files only: clause ids by check."""
     seen = {name.partition("[")[0] for name in collected}
     return {name: ids for name, ids in checks_of_suite().items() if name not in seen}
-
-
-@cache
-def checks_of_suite() -> Mapping[str, tuple[str, ...]]:
-    """Every check that the suite's modules define, as `conformance/test_<area>.py::test_…`, with the clause ids written above it."""
-    folder = Path(conformance.__file__).parent
-    return {
-        f"{folder.name}/{path.name}::{function.name}": tuple(_clause_ids(function))
-        for path in sorted(folder.glob("test_*.py"))
-        for function in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(function, ast.FunctionDef) and function.name.startswith("test_")
-    }
-
-
-def _clause_ids(function: ast.FunctionDef) -> Iterator[str]:
-    for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).rpartition(".")[2] == "clause":
-            yield from (str(part.value) for part in decorator.args if isinstance(part, ast.Constant))
 
 
 def _clean(value: Any) -> Any:
