@@ -12,8 +12,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from conformance.aligners import Aligner, load_aligner
-from conformance.backends import BackendChoice, PreparedBackend, load_callable
+from conformance.backends import USUAL_SCHEDULE, BackendChoice, PreparedBackend, load_callable
 from conformance.children import ChildProcesses
+from conformance.errors import ConformanceError, OptionError
+from conformance.ranks.pool import RankPool
 
 if TYPE_CHECKING:
     from harness.accelerator.contract import Accelerator
@@ -22,7 +24,7 @@ _NO_CHANGES: Mapping[str, str | None] = MappingProxyType({})
 
 
 class BackendUnderTest:
-    """One backend for one run. `effort` is how hard the run tries, a key of `efforts.EXAMPLES`."""
+    """One backend for one run. `effort` is how hard the run tries, a key of `effort_sizes.EXAMPLES`."""
 
     def __init__(
         self,
@@ -32,9 +34,11 @@ class BackendUnderTest:
         aligner: str = "",
         normalizer: str = "",
         effort: str = "default",
+        make_ranks: Callable[[], RankPool] | None = None,
     ) -> None:
         self.effort = effort
         self._choice = choice
+        self._make_ranks = make_ranks
         self._prepared = prepared
         self._children = children
         self._aligner = aligner
@@ -63,6 +67,13 @@ class BackendUnderTest:
         """A fresh adapter object through which no runtime call was made."""
         accelerator: Accelerator = self._prepared.new_accelerator()
         return accelerator
+
+    @cached_property
+    def ranks(self) -> RankPool:
+        """The ranks of this run, started at the first example; programs for them are in `conformance/rank_programs/`."""
+        if self._make_ranks is None:
+            raise ConformanceError("this run has no ranks; only checks of the multi-rank tier may ask for them")
+        return self._make_ranks()
 
     @cached_property
     def aligner(self) -> Aligner:
@@ -97,6 +108,44 @@ class BackendUnderTest:
         function = self._normalizer or normalizer.normalize_backend
         answer: str = function(backend, accelerator)
         return answer
+
+    @property
+    def command(self) -> str:
+        """The command line that runs the suite on this backend again, as far as the backend goes."""
+        choice = self._choice
+        given = (
+            ("--backend", choice.backend),
+            ("--accelerator", choice.accelerator),
+            ("--devices", choice.devices),
+            ("--fault", choice.fault),
+        )
+        return " ".join(["python -m conformance", *(f"{option}={value}" for option, value in given if value)])
+
+    @property
+    def given_schedule(self) -> str:
+        """The schedule that the command line asks for; empty without one."""
+        return self._choice.schedule
+
+    def restart(self, schedule: str = "", seed: int | None = None) -> None:
+        """Make a simulated machine as after a reboot, with work in the order of a schedule (the run's where empty). Nothing on a real
+        device.
+
+        Raises:
+            OptionError: there is no such schedule.
+        """
+        if not self.is_fake:
+            return
+        import fakes
+        from fakes.errors import FakesError
+
+        machine = fakes.installed_machine()
+        if machine is not None:
+            try:
+                machine.reset(
+                    schedule=schedule or self.given_schedule or USUAL_SCHEDULE, seed=self._choice.seed if seed is None else seed
+                )
+            except FakesError as error:
+                raise OptionError(str(error)) from error
 
     def in_child(
         self,

@@ -17,6 +17,8 @@ from conformance.errors import BackendNameError, FactoryError, OptionError
 
 FAKE_PREFIX = "fake-"
 _SIMULATED_DEVICES = 2  # without --devices
+USUAL_SCHEDULE = "eager"
+"""The order of work on a simulated machine where a check does not ask for another: at once."""
 
 _THREE_WAYS = """There are three ways to bring a backend:
   1. a device type that PyTorch knows (torch.get_device_module(NAME)): --backend=NAME, no code needed;
@@ -29,13 +31,15 @@ class BackendChoice:
     """What the user chose; plain data, so that it can be sent to a child process.
 
     `backend` is a name or empty (then `accelerator` names a factory that needs no simulated machine); `devices` is the number of devices
-    to simulate or to use at most.
+    to simulate or to use at most. `schedule` is the order of work on a simulated machine, empty for the usual one, and `seed` drives it.
     """
 
     backend: str = ""
     accelerator: str = ""
     devices: int | None = None
     fault: str = ""
+    schedule: str = ""
+    seed: int = 0
 
     def as_data(self) -> dict[str, Any]:
         """The keyword arguments that make an equal choice."""
@@ -99,7 +103,7 @@ def _find(choice: BackendChoice) -> PreparedBackend | None:
     name = choice.backend
     if not name:
         return None
-    device_type = _install_fake(name, choice.devices) if name.startswith(FAKE_PREFIX) else name
+    device_type = _install_fake(choice) if name.startswith(FAKE_PREFIX) else name
     found = _registered(name, device_type)
     if found is not None:
         return found
@@ -111,15 +115,21 @@ def _find(choice: BackendChoice) -> PreparedBackend | None:
     raise BackendNameError(unknown_backend_text(name))
 
 
-def _install_fake(name: str, devices: int | None) -> str:
+def _install_fake(choice: BackendChoice) -> str:
     """Install the simulated machine; its device type."""
+    name = choice.backend
     if name not in fake_names():
         raise BackendNameError(unknown_backend_text(name))
     import fakes
     from fakes.errors import FakesError
 
     try:
-        machine = fakes.install(name.removeprefix(FAKE_PREFIX), devices=devices or _SIMULATED_DEVICES)
+        machine = fakes.install(
+            name.removeprefix(FAKE_PREFIX),
+            devices=choice.devices or _SIMULATED_DEVICES,
+            schedule=choice.schedule or USUAL_SCHEDULE,
+            seed=choice.seed,
+        )
     except FakesError as error:
         raise OptionError(str(error)) from error
     return machine.persona.device_type

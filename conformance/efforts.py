@@ -10,15 +10,11 @@ import random
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import MappingProxyType
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.internal.conjecture import providers
-
-EXAMPLES = MappingProxyType({"quick": 10, "default": 100, "certify": 1000})
-"""Examples a property, by effort."""
 
 _PROFILE = "accelerator-conformance"
 _STORAGE = "HYPOTHESIS_STORAGE_DIRECTORY"

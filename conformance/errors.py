@@ -4,6 +4,7 @@
     ├── BackendNameError      --backend names nothing that this machine knows
     ├── FactoryError          --accelerator, --normalizer or --aligner names code that cannot be loaded
     ├── OptionError           an option's value is not legal
+    ├── ProgramError          a stream program's document is wrong; says what and where
     ├── ClauseViolation       a check found the subject wrong (also an AssertionError)
     ├── ChildFailed           a child program raised; its traceback is in the text
     ├── ChildDied             a child process ended by a signal or without an answer
@@ -30,6 +31,10 @@ class FactoryError(ConformanceError):
 
 class OptionError(ConformanceError):
     """An option's value is not legal."""
+
+
+class ProgramError(ConformanceError):
+    """A stream program's document is wrong; the text says what is wrong where, and what would be right."""
 
 
 class ClauseViolation(ConformanceError, AssertionError):

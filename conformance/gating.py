@@ -8,6 +8,7 @@ from __future__ import annotations
 from conformance.backend_under_test import BackendUnderTest
 from conformance.check_endings import CheckEnded, NotRun, Unsupported
 from conformance.clauses import Clause, Tier
+from conformance.ranks.plan import RankPlan
 
 
 def tier_of(clauses: tuple[Clause, ...], chosen: str | None) -> Tier:
@@ -18,17 +19,17 @@ def tier_of(clauses: tuple[Clause, ...], chosen: str | None) -> Tier:
 
 
 def verdict_before_running(
-    clauses: tuple[Clause, ...], tier: Tier, *, backend: BackendUnderTest, limit: Tier, what_runs: frozenset[Tier]
+    clauses: tuple[Clause, ...], tier: Tier, *, backend: BackendUnderTest, limit: Tier, ranks: RankPlan
 ) -> CheckEnded | None:
     """The outcome of a check that cannot run here, or None where it can."""
     if tier.order > limit.order:
         return NotRun(f"left out by --tier={limit.value}")
     if tier is Tier.HOST:
         return None
-    if tier not in what_runs:
-        return NotRun(f"the {tier.value} tier needs ranks, which this run has none of")
     if backend.no_device_reason is not None:
         return NotRun(f"no device: {backend.no_device_reason}")
+    if tier.order >= Tier.MULTI_RANK.order and ranks.what_is_missing(tier):
+        return NotRun(ranks.what_is_missing(tier))
     if tier is Tier.MULTI_DEVICE and backend.device_count < 2:
         return NotRun(f"needs two devices in one process; {backend.name} has {backend.device_count}")
     return _denied(clauses, backend)

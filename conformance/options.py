@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from conformance.backends import FAKE_PREFIX, BackendChoice
 from conformance.clauses import Tier
-from conformance.efforts import EXAMPLES
+from conformance.effort_sizes import EXAMPLES
 from conformance.errors import OptionError
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class SuiteOptions:
     seed: int
     require_device: bool
     isolate: str
+    replay_program: str
+    ranks: int | None
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -70,7 +72,26 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add("--examples", default=None, metavar="N", help="examples a property, instead of the effort's number")
     add("--devices", default=None, metavar="N", help="devices to simulate (fakes) or to use at most")
+    add(
+        "--ranks",
+        default=None,
+        metavar="N",
+        help="ranks of the multi-rank tier; 4 on fakes and the CPU, else one a device, at most 8",
+    )
     add("--fault", default="", metavar="ID", help="break the simulated machine or the reference on purpose; the run must then fail")
+    add(
+        "--schedule",
+        default="",
+        metavar="NAME",
+        help="the order of work on a simulated machine, for every check: eager, lazy, seeded, directed; without it, checks of order use "
+        "seeded and directed, and all others eager",
+    )
+    add(
+        "--replay-program",
+        default="",
+        metavar="FILE|JSON",
+        help="run one stream program, as a failing check prints it, instead of the suite; exit 1 where its result is wrong",
+    )
     add(
         "--isolate",
         action="store_const",
@@ -97,6 +118,8 @@ def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
         accelerator=get("accelerator").strip(),
         devices=None if get("devices") is None else _positive("--devices", get("devices")),
         fault=get("fault").strip(),
+        schedule=get("schedule").strip(),
+        seed=seed % (1 << 64),
     )
     if not choice.backend and not choice.accelerator and not config.option.collectonly:
         raise OptionError(
@@ -105,6 +128,10 @@ def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
         )
     if choice.fault and choice.backend and not choice.backend.startswith(FAKE_PREFIX):
         raise OptionError(f"--fault={choice.fault}: faults are for simulated machines (--backend=fake-…), not for {choice.backend}")
+    if choice.schedule and not choice.backend.startswith(FAKE_PREFIX):
+        raise OptionError(
+            f"--schedule={choice.schedule}: a simulated machine has schedules (--backend=fake-…); a real device has its own"
+        )
     return SuiteOptions(
         choice=choice,
         aligner=get("aligner").strip(),
@@ -115,6 +142,8 @@ def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
         seed=seed,
         require_device=get("require_device"),
         isolate=get("isolate"),
+        replay_program=get("replay_program").strip(),
+        ranks=None if get("ranks") is None else _positive("--ranks", get("ranks")),
     )
 
 

@@ -7,8 +7,8 @@ module. Loaded by `conformance/conftest.py` in a checkout and by `python -m conf
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,9 @@ from conformance.errors import ConformanceError
 from conformance.options import add_options, read_options
 from conformance.outcomes import Outcome
 from conformance.session import SuiteSession
+
+if TYPE_CHECKING:
+    from conformance.stream_runs import StreamRuns
 
 SESSION = pytest.StashKey[SuiteSession]()
 _REPORTS_PLUGIN = "reports.pytest_plugin"
@@ -43,15 +46,23 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Check the options and prepare the backend, before anything else: whether to start workers depends on it."""
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Check the options and prepare the backend, before anything else: whether to start workers depends on it. Replay a program, where
+    one is given, and be done."""
     if config.option.help or getattr(config.option, "version", 0):
-        return
+        return None
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(efforts.new_seed())
     try:
         options = read_options(config, seed=int(config.option.hypothesis_seed))
         session = SuiteSession(options, collect_only=config.option.collectonly)
+        if options.replay_program:
+            try:
+                from conformance.replay import replay
+
+                return replay(session.backend, options.replay_program)
+            finally:
+                session.close()
     except (ConformanceError, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
     if getattr(config.option, "timeout", None) is None:
@@ -61,6 +72,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     config.stash[SESSION] = session
     if session.wants_isolation and config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         isolation.start_workers(config)
+    return None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the child processes."""
+    """End the child processes and the ranks."""
     session = config.stash.get(SESSION, None)
     if session is not None:
         session.close()
@@ -98,10 +110,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start the zygote early, while the first checks run."""
+    """Start the zygote and the ranks early, while the first checks run."""
     suite = session.config.stash[SESSION]
     if not suite.collect_only and session.items:
-        suite.children.warm_up()
+        suite.warm_up()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -134,7 +146,7 @@ def pytest_runtest_makereport(
         session = item.config.stash[SESSION]
         error = None if call.excinfo is None else call.excinfo.value
         # An attribute of plain data travels with the report from a worker to the controller.
-        vars(report)["conformance"] = session.record(item.nodeid, error, call.when).as_data()
+        vars(report)["conformance"] = session.record(item.nodeid, error, call.when, call.duration).as_data()
     return report
 
 
@@ -191,7 +203,7 @@ class _Listener:
         session = self._config.stash[SESSION]
         if session.collect_only:
             return
-        session.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+        session.finish(interrupted=exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR))
         self._config.hook.pytest_conformance_results(config=self._config, results=session.results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -209,6 +221,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def _function(item: pytest.Item) -> Any:
     return getattr(item, "obj", None)
+
+
+@pytest.fixture
+def stream_runs(backend: BackendUnderTest) -> Iterator[StreamRuns]:
+    """Runs stream programs on the backend, on a simulated machine in several orders."""
+    from conformance.stream_runs import StreamRuns
+
+    yield StreamRuns(backend)
+    backend.restart()
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ from conformance.gating import tier_of, verdict_before_running
 from conformance.isolation import Crash, Journal
 from conformance.options import SuiteOptions
 from conformance.outcomes import Outcome
+from conformance.ranks.plan import RankPlan, plan_ranks
+from conformance.ranks.pool import RankPool
 from conformance.recording import (
     CheckRecord,
     CollectedCheck,
@@ -30,6 +32,7 @@ from conformance.recording import (
     assemble,
     falsifying_example,
     outcome_of_error,
+    shown_by,
 )
 
 _LONGEST_TEXT = 4000  # characters of a failure's message that are kept
@@ -59,6 +62,8 @@ class SuiteSession:
             reason = self.backend.no_device_reason
             if options.require_device and reason is not None:
                 raise OptionError(f"--require-device: no device: {reason}")
+            if options.ranks is not None:
+                _ = self.ranks  # more than this host can have is a usage error too
 
     @cached_property
     def backend(self) -> BackendUnderTest:
@@ -67,12 +72,37 @@ class SuiteSession:
         prepared = prepare_backend(choice)
         options = self.options
         return BackendUnderTest(
-            choice, prepared, self.children, aligner=options.aligner, normalizer=options.normalizer, effort=options.effort
+            choice,
+            prepared,
+            self.children,
+            aligner=options.aligner,
+            normalizer=options.normalizer,
+            effort=options.effort,
+            make_ranks=lambda: self.rank_pool,
         )
 
+    @cached_property
+    def ranks(self) -> RankPlan:
+        """How many ranks this run has, or why none."""
+        return plan_ranks(self.options.ranks, self.backend)
+
+    @cached_property
+    def rank_pool(self) -> RankPool:
+        """The ranks of this run, not started yet."""
+        return self.ranks.pool(self.options.choice)
+
+    def warm_up(self) -> None:
+        """Begin to start what the collected checks need, while the first of them run."""
+        self.children.warm_up()
+        tiers = {Tier(check["tier"]).order for check in self.collected.values()}
+        if max(tiers, default=0) >= Tier.MULTI_RANK.order <= self.options.tier.order and not self.ranks.why_none:
+            self.rank_pool.warm_up()
+
     def close(self) -> None:
-        """End the child processes."""
+        """End the child processes and the ranks."""
         self.children.close()
+        if "rank_pool" in vars(self):
+            self.rank_pool.close()
         self._hypothesis_folder.close()
 
     def collect(self, check: str, clause_ids: tuple[str, ...], tier: str | None) -> None:
@@ -94,7 +124,7 @@ class SuiteSession:
             Tier(collected["tier"]),
             backend=self.backend,
             limit=self.options.tier,
-            what_runs=frozenset({Tier.HOST, Tier.DEVICE, Tier.MULTI_DEVICE}),
+            ranks=self.ranks,
         )
         if verdict is not None:
             raise verdict
@@ -103,7 +133,7 @@ class SuiteSession:
         """The example counter of a check."""
         return self._counters.setdefault(check, ExampleCounter())
 
-    def record(self, check: str, error: BaseException | None, phase: str) -> CheckRecord:
+    def record(self, check: str, error: BaseException | None, phase: str, seconds: float = 0.0) -> CheckRecord:
         """The record of a check from the exception that ended a phase of it, or None where it passed."""
         counter = self.counter_of(check)
         outcome = Outcome.PASS if error is None else outcome_of_error(error, phase)
@@ -117,6 +147,8 @@ class SuiteSession:
             examples_run=counter.run,
             examples_discarded=counter.discarded,
             replay=self.replay_line(check) if outcome in (Outcome.FAIL, Outcome.FLAKY) else "",
+            seconds=seconds,
+            shown={} if error is None else shown_by(error),
         )
 
     def keep(self, record: dict[str, Any]) -> None:
@@ -133,7 +165,14 @@ class SuiteSession:
         """Assemble the results."""
         for check, crash in self._crashed.items():
             self.records[check] = self._record_of_crash(check, crash)
-        self.results = assemble(self.facts(), self.records, self.collected, interrupted)
+        self.results = self.results_so_far(interrupted=interrupted)
+
+    def results_so_far(self, *, interrupted: bool = True) -> RunResults:
+        """Results from the records that there are; pytest-xdist's workers tell what they collected only at their end."""
+        reported = {
+            record.check: CollectedCheck(clauses=record.clauses, tier=record.tier) for record in list(self.records.values())
+        }
+        return assemble(self.facts(), self.records, {**reported, **self.collected}, interrupted)
 
     def _record_of_crash(self, check: str, crash: Crash) -> CheckRecord:
         """The record of a check that took its worker down, with the smallest input that was found to do so."""
@@ -170,9 +209,11 @@ class SuiteSession:
             "backend": self.backend.name,
             "accelerator": choice.accelerator,
             "aligner": self.options.aligner,
+            "normalizer": self.options.normalizer,
             "simulated": self.backend.is_fake,
             "no_device_reason": self.backend.no_device_reason,
             "device_count": self.backend.device_count,
+            "ranks": self.ranks.count,
             "fault": choice.fault,
             "contract_revision": CONTRACT_REVISION,
             "tier": self.options.tier.value,
@@ -198,7 +239,9 @@ class SuiteSession:
             ("--aligner", self.options.aligner),
             ("--normalizer", self.options.normalizer),
             ("--devices", choice.devices),
+            ("--ranks", self.options.ranks),
             ("--fault", choice.fault),
+            ("--schedule", choice.schedule),
             ("--hypothesis-seed", self.options.seed),
         )
         return [f"{option}={value}" for option, value in given if value]

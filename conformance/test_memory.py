@@ -96,9 +96,9 @@ def test_every_form_of_a_device_gives_its_numbers(backend: BackendUnderTest, for
     count = int(method(accelerator, "device_count")())
     current %= count
     with no_collection():
-        # Different amounts, so that another device's numbers are other numbers.
+        # Different amounts, so that another device's numbers are other numbers; so large that each gets memory of its own.
         held = [
-            torch.empty((index + 1) * (3 << 20), dtype=torch.uint8, device=method(accelerator, "device")(index))
+            torch.empty((index + 1) * (12 << 20), dtype=torch.uint8, device=method(accelerator, "device")(index))
             for index in range(min(count, 4))
         ]
         value, index = form.value(device_type_of(accelerator), count), form.local_index(current, count)

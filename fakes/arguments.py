@@ -140,7 +140,7 @@ def require_room(plan: OperatorPlan, host_args: Sequence[Any], host_kwargs: dict
         return
     size = sum(tensor.numel() * tensor.itemsize for tensor in tensors_in(result)) - held
     if size > 0:
-        device.allocator.require(size)
+        device.allocator.require(size, current_machine().current_stream(device.index))
 
 
 def _to_meta(value: Any) -> Any:

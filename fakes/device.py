@@ -6,11 +6,14 @@ For: a device's memory counters, streams, generator and context. Not for: which 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from fakes.allocator import Allocator
+from fakes.launch import Scheduler
 from fakes.personas import Persona
 from fakes.random_numbers import DeviceGenerator
 from fakes.stream_state import StreamState
@@ -29,12 +32,13 @@ class PhysicalCard:
 class Device:
     """One visible device, as this process uses it. `index` is its local index."""
 
-    def __init__(self, persona: Persona, index: int, card: PhysicalCard) -> None:
-
+    def __init__(
+        self, persona: Persona, index: int, card: PhysicalCard, scheduler: Scheduler, allocator_settings: Mapping[str, Any]
+    ) -> None:
         self.index = index
         self.card = card
         self.torch_device = torch.device(persona.device_type, index)
-        self.allocator = Allocator(index, card.memory, persona.display_name)
+        self.allocator = Allocator(index, card.memory, persona.display_name, scheduler, allocator_settings)
         self.default_stream = StreamState(index, 0)
         self.generator: DeviceGenerator = DeviceGenerator(self.torch_device)
         self.context_open = False

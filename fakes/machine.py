@@ -18,7 +18,8 @@ from fakes.allocator_settings import settings_at_start
 from fakes.device import Device, PhysicalCard
 from fakes.errors import MachineNotInstalledError
 from fakes.personas import Persona
-from fakes.settings import SCHEDULES, Settings
+from fakes.scheduling.policies import Policy
+from fakes.settings import Settings, new_scheduler
 from fakes.stream_state import StreamState
 
 # Bound here, so that a fault in the adapter's reading of the variable leaves the driver's as it is.
@@ -56,7 +57,10 @@ class Machine:
             PhysicalCard(index, f"{persona.uuid_prefix}{_uuid_of(persona.name, index)}", persona.device_name, memory)
             for index, memory in enumerate(settings.memories)
         )
-        self.scheduler = SCHEDULES[settings.schedule]()
+        previous = getattr(self, "scheduler", None)
+        if previous is not None:
+            previous.drain()
+        self.scheduler = new_scheduler(settings, self.lock)
         self._generation += 1
         self._devices: list[Device] | None = None
         self._forked = False
@@ -70,7 +74,7 @@ class Machine:
         *,
         devices: int | None = None,
         memory: int | str | Sequence[int | str] | None = None,
-        schedule: str | None = None,
+        schedule: str | Policy | None = None,
         seed: int | None = None,
         detect_races: bool = False,
     ) -> None:
@@ -138,7 +142,9 @@ class Machine:
                 cards = self._read_visible_cards()
                 if not cards:
                     raise RuntimeError(f"No {self.persona.display_name} GPUs are available")
-                devices = [Device(self.persona, index, card) for index, card in enumerate(cards)]
+                devices = [
+                    Device(self.persona, index, card, self.scheduler, self.allocator_settings) for index, card in enumerate(cards)
+                ]
                 for index, seed in self._pending_seeds.items():
                     for device in devices if index is None else devices[index : index + 1]:
                         device.generator.manual_seed(seed)
@@ -162,6 +168,12 @@ class Machine:
         device = self.device(index)
         device.context_open = True
         return device
+
+    def use_allocator_settings(self, settings: dict[str, Any]) -> None:
+        """Put allocator settings in force on every device; what is allocated stays as it is."""
+        self.allocator_settings = settings
+        for device in self._devices or ():
+            device.allocator.settings = settings
 
     @property
     def open_contexts(self) -> tuple[int, ...]:

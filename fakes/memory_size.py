@@ -1,6 +1,6 @@
 """Memory sizes as people write them.
 
-For: `memory="8 GiB"`. Not for: printing sizes.
+For: `memory="8 GiB"`, and sizes in messages.
 """
 
 from __future__ import annotations
@@ -52,3 +52,11 @@ def _bytes(value: object) -> int | None:
     unit = _UNITS[match["unit"].lower()]
     number = match["number"]
     return int(number) * unit if "." not in number else int(float(number) * unit)
+
+
+def readable(size: int) -> str:
+    """A size as PyTorch's messages have it: `1.50 GiB`."""
+    for unit, divisor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= divisor:
+            return f"{size / divisor:.2f} {unit}"
+    return f"{size} bytes"

@@ -24,6 +24,7 @@ NAMES = (
     "mem_get_info",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_summary",
     "reset_accumulated_memory_stats",
@@ -145,12 +146,20 @@ def _set_allocator_settings(settings: str) -> None:
         ValueError: an unknown name, or a value that is not one of its own.
     """
     machine = current_machine()
-    machine.allocator_settings = settings_in_force(machine.persona.device_type, settings)
+    machine.use_allocator_settings(settings_in_force(machine.persona.device_type, settings))
 
 
 def _snapshot(device: Any = None) -> dict[str, Any]:
-    """The allocator's settings in force. Segments and traces are not kept."""
+    """The segments of every device in use, and the allocator's settings in force. Traces are not kept."""
     del device
     machine = _current.machine
     settings = {} if machine is None else machine.allocator_settings
-    return {"segments": [], "device_traces": [], "allocator_settings": dict(settings)}
+    devices = machine.initialize() if machine is not None and machine.is_initialized else ()
+    segments = [segment for one in devices for segment in one.allocator.snapshot()]
+    return {"segments": segments, "device_traces": [], "allocator_settings": dict(settings)}
+
+
+def memory_snapshot() -> list[dict[str, Any]]:
+    """Every segment of every device in use, with its blocks; empty before first use."""
+    segments: list[dict[str, Any]] = _snapshot()["segments"]
+    return segments

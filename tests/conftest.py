@@ -10,6 +10,7 @@ import pytest
 from suite_runner import SuiteRun, run_suite
 
 from conformance.children import SHARED_ZYGOTE, ChildProcesses
+from conformance.ranks.server import SHARED_SERVER, SharedRankServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,10 +40,20 @@ def shared_zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def suite(children: ChildProcesses, shared_zygote: Path) -> Callable[..., SuiteRun]:
+def shared_rank_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a server that forks the ranks of every run of the suite."""
+    path = tmp_path_factory.mktemp("ranks") / "socket"
+    server = SharedRankServer(path, preload=("fakes.faults",))
+    yield path
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def suite(children: ChildProcesses, shared_zygote: Path, shared_rank_server: Path) -> Callable[..., SuiteRun]:
     """Runs the conformance suite in a child process: `suite("--backend=cpu", "-k", "DEV")`."""
+    shared: dict[str, str | None] = {SHARED_ZYGOTE: str(shared_zygote), SHARED_SERVER: str(shared_rank_server)}
 
     def run(*arguments: str, environment: dict[str, str | None] | None = None, **options: Any) -> SuiteRun:
-        return run_suite(children, *arguments, environment={SHARED_ZYGOTE: str(shared_zygote), **(environment or {})}, **options)
+        return run_suite(children, *arguments, environment={**shared, **(environment or {})}, **options)
 
     return run

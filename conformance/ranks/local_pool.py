@@ -12,18 +12,15 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import IO, Any
 
 from conformance.ranks.pool import DIED, RAISED, STALLED, VALUE, RankEnd, RankPool, program_path
+from conformance.ranks.server import RankServer
 
-_SERVER = Path(__file__).with_name("rank_server.py")
-_START_LIMIT = 60.0  # seconds for the server to import torch
 _STACK_LIMIT = 2.0  # seconds for a stalled rank to write its stack
 _LOG_LINES = 15
 _STACK_HEADS = ("Thread 0x", "Current thread 0x")
@@ -57,20 +54,34 @@ class _Rank:
 class LocalRankPool(RankPool):
     """`size` ranks on this host for a backend (the data of a `BackendChoice`), started at the first example.
 
-    `grace` is how long, in seconds, the others may go on after one rank failed: a little more than the collectives' own timeout.
+    `grace` is how long, in seconds, the others may go on after one rank failed: a little more than the collectives' own timeout. With
+    `lease_devices`, each rank has a device of this host to itself; otherwise rank r has device r.
     """
 
     def __init__(
-        self, size: int, backend: Mapping[str, Any], *, grace: float = 6.0, environment: Mapping[str, str] | None = None
+        self,
+        size: int,
+        backend: Mapping[str, Any],
+        *,
+        grace: float = 6.0,
+        environment: Mapping[str, str] | None = None,
+        lease_devices: bool = False,
     ) -> None:
         self.size = size
-        self._backend = dict(backend)
         self._grace = grace
-        self._environment = dict(environment or {})
-        self._server: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
+        self._common = {
+            "size": size,
+            "backend": dict(backend),
+            "environment": dict(environment or {}),
+            "lease_devices": lease_devices,
+        }
+        self.server = RankServer()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._ranks: list[_Rank] = []
+
+    def warm_up(self) -> None:
+        """See `RankPool.warm_up`."""
+        self.server.warm_up()
 
     def attempt(self, program: str | Callable[..., Any], *, timeout: float = 30.0, **arguments: Any) -> list[RankEnd]:
         """See `RankPool.attempt`."""
@@ -87,56 +98,18 @@ class LocalRankPool(RankPool):
 
     def close(self) -> None:
         """See `RankPool.close`."""
-        self._stop_server()
+        self.server.close()
         self._forget_ranks()
 
-    def _stop_server(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._server is not None:
-            try:
-                self._server.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                self._server.kill()
-                self._server.wait()
-            self._server = None
-
     def _start_ranks(self) -> None:
-        control = self._running_server()
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-ranks-")
         self._ranks = [_Rank(number) for number in range(self.size)]
-        common = {
-            "size": self.size,
-            "backend": self._backend,
-            "folder": self._folder.name,
-            "sys_path": sys.path,
-            "directory": os.getcwd(),
-            "environment": self._environment,
-        }
-        request = json.dumps({"start": [{**common, "rank": rank.number} for rank in self._ranks]}).encode()
-        socket.send_fds(control, [request], [number for rank in self._ranks for number in rank.descriptors()])
-        for rank, process in zip(self._ranks, self._answer(control), strict=True):
+        common = {**self._common, "folder": self._folder.name, "sys_path": sys.path, "directory": os.getcwd()}
+        requests = [{**common, "rank": rank.number} for rank in self._ranks]
+        processes = self.server.start(requests, [number for rank in self._ranks for number in rank.descriptors()])
+        for rank, process in zip(self._ranks, processes, strict=True):
             rank.process = process
             rank.theirs.close()
-
-    def _running_server(self) -> socket.socket:
-        if self._control is not None and self._server is not None and self._server.poll() is None:
-            return self._control
-        self.close()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._server = subprocess.Popen(
-                [sys.executable, str(_SERVER), str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
-            )
-        ours.settimeout(_START_LIMIT)
-        self._control = ours
-        return ours
-
-    @staticmethod
-    def _answer(control: socket.socket) -> list[Any]:
-        answer: list[Any] = json.loads(control.recv(1 << 16))  # nothing, where the server is gone, is no JSON
-        return answer
 
     def _collect(self, timeout: float) -> dict[int, dict[str, Any]]:
         """The ranks' answers by rank; a rank that went away is `died`, one that is late is missing."""
@@ -178,7 +151,7 @@ class LocalRankPool(RankPool):
         """How each rank ended; afterwards there are none."""
         stacks = self._stacks([rank for rank in self._ranks if rank.number not in answers])
         ends = []
-        for rank, status in zip(self._ranks, self._statuses(), strict=True):
+        for rank, status in zip(self._ranks, self._statuses(answers), strict=True):
             answer = answers.get(rank.number, {"how": STALLED})
             if answer["how"] == VALUE:
                 ends.append(RankEnd(rank.number, VALUE, answer["value"]))
@@ -189,6 +162,7 @@ class LocalRankPool(RankPool):
                     answer["how"],
                     text=answer.get("text", "") if answer["how"] == RAISED else _cause_of_death(answer["how"], status),
                     error=answer.get("error", ""),
+                    message=answer.get("message", ""),
                     operation=rank.text_of_operation(),
                     stack=stacks.get(rank.number, ""),
                     log=_last_lines(rank.text_of_log()),
@@ -197,15 +171,13 @@ class LocalRankPool(RankPool):
         self._forget_ranks()
         return ends
 
-    def _statuses(self) -> list[int | None]:
+    def _statuses(self, answers: dict[int, dict[str, Any]]) -> list[int | None]:
         """End the ranks; the wait status of those that had ended by themselves. Without its server a rank is gone already."""
         try:
-            if self._control is None:
-                raise ConnectionError("there is no server")
-            self._control.send(json.dumps({"end": True}).encode())
-            return self._answer(self._control)
+            gone = [place for place, rank in enumerate(self._ranks) if answers.get(rank.number, {}).get("how") == DIED]
+            return self.server.end(gone)
         except (OSError, ValueError):
-            self._stop_server()
+            self.server.close()
             return [None] * len(self._ranks)
 
     @staticmethod

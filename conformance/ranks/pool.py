@@ -20,8 +20,9 @@ VALUE, RAISED, DIED, STALLED = "value", "raised", "died", "stalled"
 class RankEnd:
     """How one rank's part in an example ended.
 
-    `how` is `value`, `raised`, `died` or `stalled`. `text` is the traceback, or the signal or status; `error` the exception's class.
-    `operation` is what the rank said that it was about to do, `stack` its Python stack where it stalled, `log` its last lines.
+    `how` is `value`, `raised`, `died` or `stalled`. `text` is the traceback, or the signal or status; `error` the exception's class and
+    `message` what it says. `operation` is what the rank said that it was about to do, `stack` its Python stack where it stalled, `log` its
+    last lines.
     """
 
     rank: int
@@ -29,9 +30,17 @@ class RankEnd:
     value: Any = None
     text: str = ""
     error: str = ""
+    message: str = ""
     operation: str = ""
     stack: str = ""
     log: str = ""
+
+    @property
+    def headline(self) -> str:
+        """How it ended, in one line."""
+        where = f" in {self.operation}" if self.operation else ""
+        why = f"{self.error}: {self.message}" if self.how == RAISED else self.text
+        return f"rank {self.rank} {self.how}{where}" + (f": {why.strip().splitlines()[0]}" if why.strip() else "")
 
     def described(self) -> str:
         """For a person: the rank, how it ended and where it was."""
@@ -71,6 +80,9 @@ class RankPool(abc.ABC):
         if any(end.how != VALUE for end in ends):
             raise RankFailure(program_path(program), ends)
         return [end.value for end in ends]
+
+    def warm_up(self) -> None:  # noqa: B027 - a pool may have nothing to prepare
+        """Begin to start the ranks without waiting for them."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -15,8 +15,11 @@ import socket
 import sys
 import traceback
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from conformance.ranks.device_leases import lease_device
 
 COLLECTIVE_TIMEOUT = timedelta(seconds=3)
 """How long a collective of a rank waits for the others before it raises."""
@@ -26,22 +29,65 @@ OPERATION_LIMIT = 500
 class RankContext:
     """What a program is handed: who it is, the backend under test, and places to meet the other ranks.
 
-    `make_accelerator` is the same as in other child programs (`conformance.child_main.ChildBackend`).
+    `make_accelerator` is the same as in other child programs (`conformance.child_main.ChildBackend`). `lease_devices` asks for a device of
+    this host that no other rank has; otherwise rank r has the r-th of the devices of its own machine.
     """
 
-    def __init__(self, rank: int, size: int, folder: Path, make_accelerator: Any, operation_file: int) -> None:
+    def __init__(
+        self, rank: int, size: int, folder: Path, make_accelerator: Any, operation_file: int, *, lease_devices: bool = False
+    ) -> None:
         self.rank = rank
         self.size = size
         self.make_accelerator = make_accelerator
         self.timeout = COLLECTIVE_TIMEOUT
         self._folder = folder
         self._operation_file = operation_file
+        self._lease_devices = lease_devices
         self._stores = 0
 
     def operation(self, name: str) -> None:
         """Say what this rank is about to do; it is reported if the rank dies, raises or stalls."""
         data = name.encode(errors="replace")[:OPERATION_LIMIT].ljust(OPERATION_LIMIT)
         os.pwrite(self._operation_file, data, 0)
+
+    @cached_property
+    def accelerator(self) -> Any:
+        """The backend's adapter, with this rank's device as the current one; the fault of the run, if any, is in force."""
+        accelerator = self.make_accelerator()
+        if accelerator.device_type != "cpu":
+            count = accelerator.device_count()
+            index = lease_device(accelerator.device_type, count, self.rank % count) if self._lease_devices else self.rank % count
+            accelerator.set_device(index)
+        return accelerator
+
+    @cached_property
+    def own_device(self) -> Any:
+        """This rank's device, a `torch.device`."""
+        import torch
+
+        kind = self.accelerator.device_type
+        return torch.device(kind) if kind == "cpu" else torch.device(kind, self.accelerator.current_device())
+
+    @cached_property
+    def backend(self) -> str:
+        """What a WORLD of the backend under test is made with: `gloo`, or `cpu:gloo` and the device's transport.
+
+        A simulated device whose transport nobody has registered, or that has none, communicates over the CPU.
+        """
+        import torch.distributed as dist
+
+        kind = self.accelerator.device_type
+        transport = str(getattr(self.accelerator, "communication_backend_name", "gloo"))
+        if kind == "cpu" or kind not in dist.Backend.backend_capability.get(transport, ()):
+            return "gloo"
+        return f"cpu:gloo,{kind}:{transport}"
+
+    @cached_property
+    def device(self) -> Any:
+        """The device whose tensors go through the transport under test."""
+        import torch
+
+        return torch.device("cpu") if self.backend == "gloo" else self.own_device
 
     def new_store(self) -> Any:
         """A store that nobody has used, the same one on every rank that calls this equally often."""
@@ -51,13 +97,13 @@ class RankContext:
         return FileStore(str(self._folder / f"store-{self._stores}"), self.size)
 
     def world(self) -> None:
-        """Have a WORLD over gloo, started at the first call and kept for later examples."""
+        """Have a WORLD over `backend`, started at the first call and kept for later examples."""
         import torch.distributed as dist
 
         if not dist.is_initialized():
             self.operation("init_process_group")
             dist.init_process_group(
-                "gloo", store=self.new_store(), rank=self.rank, world_size=self.size, timeout=COLLECTIVE_TIMEOUT
+                self.backend, store=self.new_store(), rank=self.rank, world_size=self.size, timeout=COLLECTIVE_TIMEOUT
             )
 
 
@@ -68,7 +114,12 @@ def serve(request: dict[str, Any], connection: socket.socket, operation_file: in
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGUSR1, sys.stderr, all_threads=True)
     context = RankContext(
-        request["rank"], request["size"], Path(request["folder"]), ChildBackend(request["backend"]), operation_file
+        request["rank"],
+        request["size"],
+        Path(request["folder"]),
+        ChildBackend(request["backend"]),
+        operation_file,
+        lease_devices=request["lease_devices"],
     )
     with connection, connection.makefile("rb") as requests:
         for line in requests:
@@ -77,12 +128,14 @@ def serve(request: dict[str, Any], connection: socket.socket, operation_file: in
 
 def run(context: RankContext, request: dict[str, Any]) -> dict[str, Any]:
     """One program's answer."""
-    context.operation("")
     module, _, function = request["program"].partition(":")
     try:
+        context.operation("making the backend")
+        _ = context.accelerator
+        context.operation("")
         value = getattr(importlib.import_module(module), function)(context, **request["arguments"])
         json.dumps(value)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is this rank's answer
         text = "".join(traceback.format_exception(error))
-        return {"how": "raised", "text": text, "error": type(error).__name__}
+        return {"how": "raised", "text": text, "error": type(error).__name__, "message": str(error)}
     return {"how": "value", "value": value}

@@ -3,25 +3,30 @@
 For: starting ranks in a tenth of a second, since torch is imported here already and nothing of the project is. Not for: feeding them, which
 the pool does over a socket to each of them (`local_pool.py`).
 
-Usage: `rank_server.py CONTROL_FD`. A request is one packet of JSON: `{"start": [...]}` comes with three descriptors a rank (its socket, its
-log, the file with its operation) and is answered with the process ids; `{"end": true}` is answered with how each had ended by itself, a
-wait status or null, after all are gone. When the other side closes, every rank is ended.
+Usage: `rank_server.py CONTROL_FD [LISTEN_FD]`. A request is one packet of JSON: `{"start": [...]}` comes with three descriptors a rank (its
+socket, its log, the file with its operation) and is answered with the process ids; `{"end": true, "gone": [...]}` is answered with how each
+had ended by itself, a wait status or null, after all are gone; `{"preload": [...]}` names modules to import here, and is not answered. When
+the other side closes, every rank is ended. With LISTEN, a server is forked for whoever connects there, until CONTROL closes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 MOST = 1 << 16
 PR_SET_PDEATHSIG = 1
 DESCRIPTORS = 3
+_ENDING_LIMIT = 2.0  # seconds between a process's closing its files and its end
 
 
 def start(request: dict[str, Any], descriptors: list[int], control: socket.socket) -> list[int]:
@@ -55,6 +60,7 @@ def become_rank(rank: int, request: dict[str, Any], descriptors: list[int], cont
         sys.path[:] = request["sys_path"]
         os.chdir(request["directory"])
         os.environ.update(request["environment"])
+        import_device_backends()
         from conformance.ranks import rank_main  # type: ignore[import-not-found, unused-ignore]
 
         rank_main.serve(request, socket.socket(fileno=own[0]), own[2])
@@ -62,6 +68,16 @@ def become_rank(rank: int, request: dict[str, Any], descriptors: list[int], cont
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def import_device_backends() -> None:
+    """Load PyTorch's device backends, which the server put off so that each rank has its own."""
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
+        import torch
+
+        load = getattr(torch, "_import_device_backends", None)
+        if load is not None:
+            load()
 
 
 def end_with_the_server() -> None:
@@ -73,12 +89,10 @@ def end_with_the_server() -> None:
         os._exit(1)
 
 
-def end(processes: list[int]) -> list[int | None]:
-    """End all ranks and whatever they started; the wait status of those that had ended by themselves."""
-    ended: list[int | None] = []
-    for process in processes:
-        pid, wait_status = os.waitpid(process, os.WNOHANG)
-        ended.append(wait_status if pid else None)
+def end(processes: list[int], gone: list[int]) -> list[int | None]:
+    """End all ranks and whatever they started; the wait status of those that had ended by themselves. `gone` are the ranks whose
+    connection is closed: they are about to end."""
+    ended = [status_of(process, _ENDING_LIMIT if rank in gone else 0.0) for rank, process in enumerate(processes)]
     for process, status in zip(processes, ended, strict=True):
         try:
             os.killpg(process, signal.SIGKILL)
@@ -88,6 +102,69 @@ def end(processes: list[int]) -> list[int | None]:
         if status is None:
             os.waitpid(process, 0)
     return ended
+
+
+def status_of(process: int, limit: float) -> int | None:
+    """The wait status of a process that ends within `limit` seconds, else None."""
+    deadline = time.monotonic() + limit
+    while True:
+        pid, status = os.waitpid(process, os.WNOHANG)
+        if pid:
+            return status
+        if time.monotonic() >= deadline:
+            return None
+        select.select([], [], [], 0.005)
+
+
+def preload(request: dict[str, Any]) -> None:
+    """Import modules here, so that every rank has them; one that fails is left to the ranks, which can report it."""
+    sys.path[:] = request["sys_path"]
+    for name in request["preload"]:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
+def serve(control: socket.socket) -> None:
+    """Answer requests until the other side closes; then end every rank."""
+    processes: list[int] = []
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, MOST, 1024)
+        if not data:
+            break
+        request = json.loads(data)
+        if "preload" in request:
+            preload(request)
+        elif "start" in request:
+            processes = start(request, descriptors, control)
+            control.send(json.dumps(processes).encode())
+        else:
+            control.send(json.dumps(end(processes, request["gone"])).encode())
+            processes = []
+    end(processes, [])
+
+
+def serve_whoever_connects(control: socket.socket, listener: socket.socket) -> None:
+    """Fork a server for each client until the other side of `control` closes."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    while True:
+        ready, _, _ = select.select([control, listener], [], [])
+        if control in ready:
+            data = control.recv(MOST)
+            if not data:
+                return
+            preload(json.loads(data))
+        if listener in ready:
+            client, _ = listener.accept()
+            with client:
+                if os.fork() == 0:
+                    try:
+                        end_with_the_server()
+                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                        control.close()
+                        listener.close()
+                        serve(client)
+                    finally:
+                        os._exit(0)
 
 
 def main() -> None:
@@ -103,20 +180,12 @@ def main() -> None:
         del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
     else:
         os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = autoload
-    processes: list[int] = []
     with socket.socket(fileno=int(sys.argv[1])) as control:
-        while True:
-            data, descriptors, _, _ = socket.recv_fds(control, MOST, 1024)
-            if not data:
-                break
-            request = json.loads(data)
-            if "start" in request:
-                processes = start(request, descriptors, control)
-                control.send(json.dumps(processes).encode())
-            else:
-                control.send(json.dumps(end(processes)).encode())
-                processes = []
-    end(processes)
+        if len(sys.argv) > 2:
+            with socket.socket(fileno=int(sys.argv[2])) as listener:
+                serve_whoever_connects(control, listener)
+        else:
+            serve(control)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,18 @@ def _allocator(name: str, wrong: Callable[..., Any]) -> Apply:
     return apply
 
 
+def _usage(name: str, wrong: Callable[..., Any]) -> Apply:
+    """As `_adapter`, for the counters of a simulated allocator."""
+
+    def apply(patches: Patches) -> None:
+        from fakes.allocation_statistics import Usage
+
+        original = getattr(Usage, name)
+        patches.set(Usage, name, lambda self, *arguments: wrong(self, lambda *given: original(self, *given), *arguments))
+
+    return apply
+
+
 def _current_device_only(_accelerator: Any, right: Callable[..., Any], _device: Any = None) -> Any:
     return right(None)
 
@@ -54,33 +66,34 @@ def _index_needed(accelerator: Any, right: Callable[..., Any], device: Any = Non
     return right(device)
 
 
-def _never_given_back(_allocator: Any, _right: Callable[..., None], _size: int) -> None:
+def _never_given_back(_usage: Any, _right: Callable[..., None], _size: int, _requested: int) -> None:
     """Nothing is counted."""
 
 
-def _large_blocks_shrink(_allocator: Any, right: Callable[..., None], size: int) -> None:
-    right(size - 512 if size > 1 << 20 else size)
+def _large_blocks_shrink(_usage: Any, right: Callable[..., None], size: int, requested: int) -> None:
+    right(size - 512 if size > 1 << 20 else size, requested)
 
 
-def _other_devices_pay(allocator: Any, right: Callable[..., int], size: int) -> int:
+def _other_devices_pay(allocator: Any, right: Callable[..., bool], pool: Any, block: Any) -> bool:
     from fakes.machine import current_machine
 
-    taken = right(size)
+    placed = right(pool, block)
     for device in current_machine().initialize():
         if device.allocator is not allocator:
-            device.allocator.allocated += taken
-            device.allocator.reserved = max(device.allocator.reserved, device.allocator.allocated)
-    return taken
+            usage = device.allocator.usage
+            usage.allocated += block.size
+            usage.reserved = max(usage.reserved, usage.allocated)
+    return placed
 
 
 def _forgets_what_is_in_use(allocator: Any, right: Callable[..., None]) -> None:
     right()
-    allocator.allocated = min(allocator.allocated, 512)
+    allocator.usage.allocated = min(allocator.usage.allocated, 512)
 
 
 def _takes_more(allocator: Any, right: Callable[..., None]) -> None:
     right()
-    allocator.reserved += 2 << 20
+    allocator.usage.reserved += 2 << 20
 
 
 def _empties_tensors(_accelerator: Any, right: Callable[..., None]) -> None:
@@ -117,19 +130,29 @@ def _driver_error(_allocator: Any, _right: Callable[..., None], _size: int) -> N
 
 
 def _counts_what_it_refuses(allocator: Any, right: Callable[..., None], size: int) -> None:
-    allocator.allocated += 512
-    allocator.reserved = max(allocator.reserved, allocator.allocated)
+    usage = allocator.usage
+    usage.allocated += 512
+    usage.reserved = max(usage.reserved, usage.allocated)
     right(size)
 
 
 def _keeps_a_segment(allocator: Any, right: Callable[..., None], size: int) -> None:
-    allocator.reserved += 2 << 20
+    allocator.usage.reserved += 32 << 20
     right(size)
 
 
-def _full_for_good(allocator: Any, right: Callable[..., None], size: int) -> None:
-    allocator.limit = allocator.allocated
-    right(size)
+def _apply_full_for_good(patches: Patches) -> None:
+    refused: set[int] = set()
+
+    def refuse(allocator: Any, right: Callable[..., None], size: int) -> None:
+        refused.add(id(allocator))
+        right(size)
+
+    def place(allocator: Any, right: Callable[..., bool], block: Any) -> bool:
+        return id(allocator) not in refused and right(block)
+
+    _allocator("_refuse", refuse)(patches)
+    _allocator("_place", place)(patches)
 
 
 def _wipes_when_full(_allocator: Any, right: Callable[..., None], size: int) -> None:
@@ -150,7 +173,7 @@ def _as_current(accelerator: Any, _right: Callable[..., int], device: Any = None
 
 
 def _peaks_to_zero(allocator: Any, _right: Callable[..., None]) -> None:
-    allocator.peak_allocated = allocator.peak_reserved = 0
+    allocator.usage.allocated_peak = allocator.usage.reserved_peak = 0
 
 
 def _reset_everywhere(accelerator: Any, right: Callable[..., None], device: Any = None) -> None:
@@ -214,18 +237,18 @@ FAULTS: tuple[Fault, ...] = (
         _adapter("memory_allocated", _current_device_only),
         "B101",
     ),
-    _fault("freed-never-counted", ("MEM-2",), "A free is not counted.", _allocator("give_back", _never_given_back)),
+    _fault("freed-never-counted", ("MEM-2",), "A free is not counted.", _usage("count_free", _never_given_back)),
     _fault(
         "large-free-counted-short",
         ("MEM-2",),
         "A free of more than 1 MiB gives 512 bytes too little back.",
-        _allocator("give_back", _large_blocks_shrink),
+        _usage("count_free", _large_blocks_shrink),
     ),
     _fault(
         "allocation-counted-on-all-devices",
         ("MEM-2",),
         "An allocation is counted on every device.",
-        _allocator("take", _other_devices_pay),
+        _allocator("_place_in", _other_devices_pay),
     ),
     _fault(
         "cache-forgets-tensors",
@@ -260,7 +283,7 @@ FAULTS: tuple[Fault, ...] = (
         "oom-for-good",
         ("MEM-4",),
         "After one refused request the device takes nothing more.",
-        _allocator("_refuse", _full_for_good),
+        _apply_full_for_good,
     ),
     _fault("oom-wipes-tensors", ("MEM-4",), "A refused request clears live tensors.", _apply_wipes_when_full),
     _fault(

@@ -35,6 +35,16 @@ def device_type(context: RankContext) -> str:
     return str(context.make_accelerator().device_type)
 
 
+def own_device(context: RankContext) -> str:
+    return str(context.own_device)
+
+
+def finds_an_accelerator_group(_context: RankContext, name: str) -> bool:
+    from harness.process_group import normalizer
+
+    return normalizer.is_accelerator_backend(name)
+
+
 def fails(context: RankContext, rank: int, how: str) -> Any:
     """One rank fails in the middle of a collective."""
     context.world()
@@ -59,3 +69,11 @@ def fails(context: RankContext, rank: int, how: str) -> Any:
 def stall_here() -> None:
     """A function to be found in a stack."""
     time.sleep(1000)
+
+
+def wait_until_gone(process: int) -> None:
+    """Return when a process, which is nobody's child here, has ended."""
+    deadline = time.monotonic() + 20
+    while os.path.exists(f"/proc/{process}"):
+        assert time.monotonic() < deadline, f"process {process} still runs"
+        os.sched_yield()

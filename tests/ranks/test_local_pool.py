@@ -60,6 +60,7 @@ def test_a_rank_that_fails_is_named_and_the_pool_goes_on(pool: LocalRankPool, ho
     assert text in failed.text
     assert "rank 1 speaks" in failed.log or how == "is killed"
     assert f"rank 1: {end} in the second all_reduce" in str(failure.value)
+    assert str(failure.value).startswith(f"rank 1 {end} in the second all_reduce: ")
     assert not any(map(is_running, old))
     assert pool.run(programs.all_reduce, value=1) == [6] * 3
 
@@ -81,7 +82,7 @@ def test_nothing_is_left_behind() -> None:
     pool = LocalRankPool(2, CPU)
     processes = pool.run(programs.process_id)
     folder = Path(pool.run(programs.files)[0])
-    server = pool._server.pid  # type: ignore[union-attr]
+    server = pool.server.process.pid  # type: ignore[union-attr]
     assert folder.exists()
     assert all(map(is_running, [*processes, server]))
     pool.close()
@@ -96,7 +97,7 @@ def test_a_server_that_is_killed_takes_its_ranks_along_and_is_replaced() -> None
     pool = LocalRankPool(2, CPU)
     processes = pool.run(programs.process_id)
     open_before = len(os.listdir("/proc/self/fd"))
-    pool._server.kill()  # type: ignore[union-attr]
+    pool.server.process.kill()  # type: ignore[union-attr]
     deadline = time.monotonic() + 30
     while any(map(is_running, processes)) and time.monotonic() < deadline:
         os.sched_yield()

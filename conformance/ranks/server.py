@@ -1,0 +1,125 @@
+"""The process that forks ranks, from the pool's side.
+
+For: starting it, sharing one among test runs, and ending it, with its ranks, in whatever manner the pool goes away. Not for: what it does
+(`rank_server.py`) or talking to ranks (`local_pool.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_SCRIPT = Path(__file__).with_name("rank_server.py")
+_START_LIMIT = 60.0  # seconds for the server to import torch
+SHARED_SERVER = "ACCELERATOR_CONFORMANCE_RANK_SERVER"
+"""The environment variable with the socket of a server that forks a server for each pool; only tests of the suite share one."""
+_PRELOADED = ("conformance.ranks.rank_main", "conformance.child_main", "conformance.backends", "torch.distributed")
+
+
+class RankServer:
+    """One server; started by `warm_up` or the first request, again after it died, and gone after `close`."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def warm_up(self) -> None:
+        """Start the server without waiting for it."""
+        if self._control is not None and (self.process is None or self.process.poll() is None):
+            return
+        self.close()
+        shared = os.environ.get(SHARED_SERVER, "")
+        ours = _connected(shared) if shared else self._started()
+        ours.settimeout(_START_LIMIT)
+        self._control = ours
+        ours.send(json.dumps({"preload": _PRELOADED, "sys_path": sys.path}).encode())
+
+    def start(self, ranks: Sequence[dict[str, Any]], descriptors: Sequence[int]) -> list[int]:
+        """Fork ranks; their process ids."""
+        self.warm_up()
+        try:
+            return self._asked({"start": list(ranks)}, descriptors)
+        except OSError:  # it died since it was used last
+            self.close()
+            self.warm_up()
+            return self._asked({"start": list(ranks)}, descriptors)
+
+    def end(self, gone: Sequence[int]) -> list[int | None]:
+        """End the ranks; the wait status of those that had ended by themselves. `gone` are places of ranks whose connection is closed.
+
+        Raises:
+            OSError, ValueError: there is no server any more, and so no rank.
+        """
+        return self._asked({"end": True, "gone": list(gone)}, ())
+
+    def close(self) -> None:
+        """End the server and its ranks."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self.process is not None:
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+
+    def _started(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, str(_SCRIPT), str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+            )
+        return ours
+
+    def _asked(self, request: dict[str, Any], descriptors: Sequence[int]) -> list[Any]:
+        if self._control is None:
+            raise ConnectionError("there is no server")
+        socket.send_fds(self._control, [json.dumps(request).encode()], list(descriptors))
+        data = self._control.recv(1 << 16)
+        if not data:
+            raise ConnectionError("the server is gone")
+        answer: list[Any] = json.loads(data)
+        return answer
+
+
+class SharedRankServer:
+    """A server that many runs of the suite use, one after the other or at once, through `SHARED_SERVER`: for tests of the suite."""
+
+    def __init__(self, path: Path, preload: Sequence[str] = ()) -> None:
+        self._path = path
+        with contextlib.ExitStack() as given_away:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ends = [given_away.enter_context(theirs), given_away.enter_context(_seqpacket())]
+            ends[1].bind(str(path))
+            ends[1].listen()
+            descriptors = [end.fileno() for end in ends]
+            self._process = subprocess.Popen(
+                [sys.executable, str(_SCRIPT), *map(str, descriptors)], pass_fds=descriptors, stdin=subprocess.DEVNULL
+            )
+        self._control = ours
+        ours.send(json.dumps({"preload": [*_PRELOADED, *preload], "sys_path": sys.path}).encode())
+
+    def close(self) -> None:
+        """End it, and whatever it forked."""
+        self._control.close()
+        self._path.unlink(missing_ok=True)
+        self._process.wait(timeout=_START_LIMIT)
+
+
+def _seqpacket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def _connected(path: str) -> socket.socket:
+    connection = _seqpacket()
+    connection.connect(path)
+    return connection

@@ -1,0 +1,30 @@
+"""The command `accelerator-conformance render`.
+
+For: making every file of a package again from a `report.json`. Not for: what is in the files (`reports.rendering`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reports.commands.console import REPORT_PATH, one_line_errors
+from reports.package import write_package
+from reports.reading import read_report
+from reports.rendering import REPORT, render_all
+
+
+@click.command()
+@click.argument("path", type=REPORT_PATH)
+@click.argument("target", type=REPORT_PATH)
+@one_line_errors
+def render(path: Path, target: Path) -> None:
+    """Render the report at PATH (a package or a report.json) anew into the package TARGET: a new or empty folder, or a name in .tar.gz.
+
+    A signature is not taken over: it is over the files that were signed.
+    """
+    read = read_report(path)
+    files = render_all(read.files[REPORT])
+    write_package(target, files)
+    click.echo(f"{len(files)} files written to {target}")

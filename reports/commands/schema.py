@@ -1,0 +1,16 @@
+"""The command `accelerator-conformance schema`.
+
+For: validating reports with other tools. Not for: what a schema cannot say (`verify`).
+"""
+
+from __future__ import annotations
+
+import click
+
+from reports.schema import schema_text
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema (2020-12) of report.json."""
+    click.echo(schema_text(), nl=False)

@@ -1,0 +1,100 @@
+"""What a run's command line may say without making the run worth less.
+
+For: `worth_steps.py`. Options are data: what is not listed here could have changed what ran, and is named. Not for: reading options for a
+run (`conformance.options`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+VALUES: dict[str, str] = {  # option of the suite that takes a value: where the report says the same; empty where nowhere
+    "--backend": "backend/name",
+    "--accelerator": "backend/accelerator",
+    "--normalizer": "backend/normalizer",
+    "--aligner": "backend/aligner",
+    "--effort": "run/effort",
+    "--examples": "run/examples",
+    "--tier": "run/tier",
+    "--fault": "run/fault",
+    "--hypothesis-seed": "run/seed",
+    "--vendor": "declared/vendor",
+    "--product": "declared/product",
+    "--devices": "",
+    "--ranks": "",
+    "--schedule": "",
+    "--results": "",
+    "--certify": "",
+    "--known-failures": "",
+    "--sign-key": "",
+}
+# Of pytest and its plugins: how results are shown, and in how many processes.
+_HARMLESS_VALUES = frozenset({
+    "--basetemp", "--capture", "--color", "--dist", "--durations", "--durations-min", "--junit-xml", "--junitxml", "--maxprocesses",
+    "--max-worker-restart", "--numprocesses", "--show-capture", "--tb", "--timeout", "--tx", "--verbosity", "-n", "-r",
+})  # fmt: skip
+_HARMLESS_FLAGS = frozenset({
+    "--full-trace", "--isolate", "--isolate-examples", "--no-fold-skipped", "--no-header", "--no-isolate", "--no-showlocals",
+    "--no-summary", "--quiet", "--require-device", "--showlocals", "--verbose", "-l", "-q", "-s", "-v",
+})  # fmt: skip
+_HARMLESS_PLUGINS = frozenset({"no:cacheprovider", "no:benchmark", "conformance.plugin", "no:randomly"})
+_FLAG_LETTERS = "vqsl"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a command line; `name` is empty for what is no option. `value` is None for flags."""
+
+    name: str
+    value: str | None
+
+
+def read(argv: Sequence[str]) -> Iterator[Option]:
+    """The options in order, as pytest would take them apart."""
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            yield from (Option("", other) for other in rest)
+            return
+        if word.startswith("--"):
+            name, equals, value = word.partition("=")
+            takes_value = name in VALUES or name in _HARMLESS_VALUES
+            yield Option(name, value if equals else rest.pop(0) if takes_value and rest else None)
+        elif word.startswith("-") and len(word) > 1:
+            yield from _short(word, rest)
+        else:
+            yield Option("", word)
+
+
+def _short(word: str, rest: list[str]) -> Iterator[Option]:
+    """`-vv`, `-n4`, `-n 4`, `-vk expression`: letters without a value, then at most one with one."""
+    letters = word[1:]
+    while letters and letters[0] in _FLAG_LETTERS:
+        yield Option(f"-{letters[0]}", None)
+        letters = letters[1:]
+    if letters:
+        name, value = f"-{letters[0]}", letters[1:].removeprefix("=")
+        takes_value = name in ("-n", "-r", "-p", "-k", "-m", "-c", "-o", "-W")
+        yield Option(name, value or (rest.pop(0) if takes_value and rest else None))
+
+
+def is_harmless(option: Option) -> bool:
+    """Whether an option leaves what ran and what it found alone, but for what the report says of it itself."""
+    if not option.name:
+        return _names_the_suite(option.value or "")
+    if option.name == "-p":
+        return option.value in _HARMLESS_PLUGINS
+    return option.name in VALUES or option.name in _HARMLESS_VALUES or option.name in _HARMLESS_FLAGS
+
+
+def _names_the_suite(word: str) -> bool:
+    return word.rstrip("/").rpartition("/")[2] == "conformance"
+
+
+def shown(option: Option) -> str:
+    """The option as it was written."""
+    if not option.name:
+        return option.value or ""
+    return option.name if option.value is None else f"{option.name}={option.value}"

@@ -1,0 +1,189 @@
+"""Steps about what a run is worth: counts, levels and status follow from the rest, and the rest agrees with itself.
+
+For: `examining.py`. Not for: the rules themselves (`reports.levels`, `docs/levels.md`).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from datetime import date, datetime
+
+from conformance.backends import FAKE_PREFIX
+from conformance.effort_sizes import EXAMPLES
+from reports.levels import count_outcomes, judge
+from reports.model import ExceptionEntry, Report
+from reports.rendering import REPORT
+from reports.verification import command_line_options
+from reports.verification.findings import Examined, Finding, Note, Said, Step
+
+_FAKES = "fakes."
+
+
+def find_counts(examined: Examined) -> Iterator[Said]:
+    """The numbers of clauses by outcome."""
+    due = count_outcomes(examined.report.clauses)
+    if examined.report.counts != due:
+        for outcome in sorted({*due, *examined.report.counts}):
+            has, must = examined.report.counts.get(outcome, 0), due.get(outcome, 0)
+            if has != must or outcome not in due:
+                yield Finding("counts", f"{REPORT}/counts/{outcome}", f"says {has}, and {must} clauses have this outcome")
+
+
+def find_verdict(examined: Examined) -> Iterator[Said]:
+    """Status, levels, what holds them back, and the first line."""
+    found, due = examined.report.verdict, judge(examined.report)
+    for name, reason in (
+        ("status", "status"),
+        ("caps", "caps"),
+        ("levels", "levels"),
+        ("certified", "certified"),
+        ("should_not_met", "should"),
+        ("headline", "headline"),
+    ):
+        has, must = getattr(found, name), getattr(due, name)
+        if has != must:
+            message = f"says {_short(has)}, and the rest of the report gives {_short(must)}"
+            yield Finding.about(reason, f"{REPORT}/verdict/{name}", message)
+
+
+def _short(value: object) -> str:
+    text = ", ".join(_name(part) for part in value) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= 250 else f"{text[:250]} …"
+
+
+def _name(part: object) -> str:
+    state = getattr(part, "state", None)
+    name = getattr(part, "name", None) or getattr(part, "id", None) or str(part)
+    return f"{name} {state}" if state else str(name)
+
+
+def find_run(examined: Examined) -> Iterator[Said]:
+    """How the run was made agrees with itself."""
+    report = examined.report
+    yield from _simulated(report)
+    run = report.run
+    try:
+        datetime.strptime(run.started, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        yield Finding.about("time", f"{REPORT}/run/started", f"{run.started} is no time")
+    if run.effort not in EXAMPLES:
+        yield Finding.about("effort", f"{REPORT}/run/effort", f"{run.effort} is no effort; there are {', '.join(EXAMPLES)}")
+    names = {check.name: check.outcome for check in report.checks}
+    if run.checks != len(report.checks):
+        yield Finding("run-checks", f"{REPORT}/run/checks", f"says {run.checks}; there are {len(report.checks)}")
+    if run.reported > run.checks or (run.complete and not run.deselected and run.reported != run.checks):
+        message = f"{run.reported} of {run.checks} checks reported, of a run that is {'' if run.complete else 'not '}complete"
+        yield Finding("run-checks", f"{REPORT}/run/reported", message)
+    for name in run.deselected:
+        if names.get(name, "not-run") != "not-run":
+            yield Finding.about(
+                "run-deselected", f"{REPORT}/run/deselected", f"{name} was left out, and has the outcome {names[name]}"
+            )
+    if report.suite.tree == "clean" and report.suite.changed:
+        yield Finding.about("tree", f"{REPORT}/suite/tree", f"clean, and {report.suite.changed[0]} was changed")
+
+
+def _simulated(report: Report) -> Iterator[Said]:
+    """What is said to be no fake does not look like one."""
+    backend = report.backend
+    if backend.simulated:
+        return
+    signs = {
+        "backend/name": backend.name.startswith(FAKE_PREFIX),
+        "backend/adapter": backend.adapter.startswith(_FAKES),
+        "backend/accelerator": backend.accelerator.startswith(_FAKES),
+        "run/argv": any(
+            option.name == "--backend" and (option.value or "").startswith(FAKE_PREFIX)
+            for option in command_line_options.read(report.run.argv)
+        ),
+    }
+    for place, is_sign in signs.items():
+        if is_sign:
+            yield Finding(
+                "simulated", f"{REPORT}/{place}", "names a simulated machine, and the report says that nothing was simulated"
+            )
+    if backend.no_device_reason is None and not report.host.devices:
+        yield Finding("devices", f"{REPORT}/host/devices", "no device is named, and nothing says that there was none")
+
+
+def find_command_line(examined: Examined) -> Iterator[Said]:
+    """The command line says what the report says, and nothing that takes checks away without holding the status back."""
+    report = examined.report
+    options = list(command_line_options.read(report.run.argv))
+    given = {option.name: option.value or "" for option in options if option.name}
+    for name, place in command_line_options.VALUES.items():
+        if name in given and place:
+            part, _, field = place.partition("/")
+            has = getattr(getattr(report, part), field)
+            if not _is_same(given[name], has):
+                message = f"the command line says {name}={given[name]}, and the report {has}"
+                yield Finding.about("argv", f"{REPORT}/{place}", message)
+    if report.run.effort in EXAMPLES and "--examples" not in given and report.run.examples != EXAMPLES[report.run.effort]:
+        message = f"{report.run.examples} examples, where the effort {report.run.effort} has {EXAMPLES[report.run.effort]}"
+        yield Finding("argv", f"{REPORT}/run/examples", message)
+    for option in options:
+        if command_line_options.is_harmless(option):
+            continue
+        text = f"{command_line_options.shown(option)} could have changed what ran"
+        if report.verdict.status == "hardware":
+            yield Finding.about("argv-disabling", f"{REPORT}/run/argv", f"{text}, and the status is hardware")
+        else:
+            yield Note(f"{text}; the status is {report.verdict.status}.")
+
+
+def _is_same(given: str, has: object) -> bool:
+    try:
+        return int(given) == has if isinstance(has, int) else given.strip() == str(has).strip()
+    except ValueError:
+        return False
+
+
+def find_exceptions(examined: Examined) -> Iterator[Said]:
+    """Known failures and waivers come from a file, are in force, and cover what they say."""
+    report, exceptions = examined.report, examined.report.exceptions
+    named_on_line = any(option.name == "--known-failures" for option in command_line_options.read(report.run.argv))
+    if exceptions is None:
+        if named_on_line:
+            yield Finding("exceptions", f"{REPORT}/exceptions", "the command line has --known-failures, and the report shows none")
+        return
+    if not named_on_line:
+        yield Finding("exceptions", f"{REPORT}/exceptions", "shown, and the command line has no --known-failures")
+    problems = [problem for entry in exceptions.entries for problem in _problems(entry, report)]
+    if problems and not exceptions.problems:
+        for problem in problems:
+            yield Finding.about("exception-hidden-problem", f"{REPORT}/exceptions", problem)
+    for problem in exceptions.problems:
+        yield Note(f"The run failed on its known failures: {problem}")
+    for entry in exceptions.entries:
+        yield Note(f"{entry.kind} {entry.clause}: {entry.reason} (until {entry.expires}, {entry.url})")
+
+
+def _problems(entry: ExceptionEntry, report: Report) -> Iterator[str]:
+    """What the run should have called an error."""
+    outcomes = {clause.id: clause.outcome for clause in report.clauses}
+    outcome = outcomes.get(entry.clause)
+    if outcome is None:
+        yield f"{entry.clause} is excepted, and is no clause"
+    elif outcome == "pass":
+        yield f"{entry.clause} is excepted as a {entry.kind}, and passed"
+    names = [device.name or "" for device in report.host.devices]
+    if names and not any(fnmatch.fnmatchcase(name, entry.device) for name in names):
+        yield f"{entry.clause} is excepted for {entry.device}, and there is no such device"
+    try:
+        if date.fromisoformat(entry.expires) < date.fromisoformat(report.run.started[:10]):
+            yield f"{entry.clause} is excepted until {entry.expires}, before the run"
+    except ValueError:
+        yield f"{entry.clause} is excepted until {entry.expires}, which is no date"
+    others = [other for other in report.exceptions.entries if other.clause == entry.clause] if report.exceptions else []
+    if len(others) > 1 and others[0] is entry:
+        yield f"{entry.clause} is excepted {len(others)} times"
+
+
+WORTH_STEPS = (
+    Step("counts", "The counts are those of the clauses", find_counts),
+    Step("verdict", "Status and levels follow from the rest of the report", find_verdict),
+    Step("run", "What the report says of the run agrees with itself", find_run),
+    Step("command-line", "The command line says the same and takes no checks away", find_command_line),
+    Step("exceptions", "Known failures and waivers are in force and cover what they say", find_exceptions),
+)
