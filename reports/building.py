@@ -6,19 +6,14 @@ For: putting results, facts and exceptions into one document. Not for: judging i
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import conformance
 from conformance.clauses import AREAS, CLAUSES, Clause
 from conformance.outcomes import Outcome
 from conformance.recording import CheckRecord, RunResults
+from reports.derived_facts import checks_of_suite, configuration_digest, supplied_subjects
 from reports.known_failures import problems
 from reports.levels import finished, nothing_judged
 from reports.model import (
@@ -35,14 +30,14 @@ from reports.model import (
     HostFacts,
     Report,
     Run,
-    SubjectName,
     SuiteFacts,
     TierName,
 )
 from reports.rendering import renderer_version
-from reports.timeline_data import layout_from, timeline_from
+from reports.timeline_data import layout_from, program_text, timeline_from
 
 _LEFT_OUT = "left out by the command line"
+_NOT_REACHED = "the run ended before it, or left it out"
 
 
 @dataclass(frozen=True)
@@ -73,14 +68,14 @@ def build_report(results: RunResults, facts: RunFacts, end: RunEnd) -> Report:
     records = {record.check: record for result in results.clauses.values() for record in result.checks}
     absent = _checks_not_collected(set(records))
     clauses = tuple(_clause(CLAUSES[result.id], result.checks, absent) for result in results.clauses.values())
-    checks = [*map(_check, records.values()), *(_absent_check(name, ids) for name, ids in absent.items())]
-    left_out = [name for name in records if name not in end.reported] if end.complete else []
+    checks = [*map(_check, records.values()), *(_absent_check(name, ids, end.complete) for name, ids in absent.items())]
+    left_out = sorted([*absent, *(name for name in records if name not in end.reported)]) if end.complete else []
     report = Report(
         format=FORMAT,
         renderer=renderer_version(),
         verdict=nothing_judged(),
         declared=facts.declared,
-        run=_run(results, facts, end, len(checks), sorted([*absent, *left_out])),
+        run=_run(results, facts, end, len(checks), left_out),
         backend=_backend(results, facts),
         suite=facts.suite,
         host=facts.host.model_copy(
@@ -125,17 +120,11 @@ def _run(results: RunResults, facts: RunFacts, end: RunEnd, checks: int, left_ou
 
 def _backend(results: RunResults, facts: RunFacts) -> BackendFacts:
     given, told = results.facts, facts.backend
-    supplied: list[SubjectName] = ["backend", "transport"]
-    if given["normalizer"]:
-        supplied.append("normalizer")
-    if given["aligner"]:
-        supplied.append("aligner")
     configuration = _clean(told["configuration"])
-    digest = hashlib.sha256(json.dumps(configuration, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
     return BackendFacts(
         name=_utf8(given["backend"]),
         simulated=given["simulated"],
-        supplied=tuple(supplied),
+        supplied=supplied_subjects(given["normalizer"], given["aligner"]),
         accelerator=given["accelerator"],
         normalizer=given["normalizer"],
         aligner=given["aligner"],
@@ -145,7 +134,7 @@ def _backend(results: RunResults, facts: RunFacts) -> BackendFacts:
         device_type=told["device_type"],
         no_device_reason=given["no_device_reason"],
         configuration=configuration,
-        configuration_digest=digest,
+        configuration_digest=configuration_digest(configuration),
     )
 
 
@@ -181,7 +170,7 @@ def _check(record: CheckRecord) -> CheckResult:
 def _failure(record: CheckRecord) -> Failure:
     shown = _clean(record.shown)
     return Failure(
-        program=_utf8(record.example) or f"{record.check.rpartition('::')[2]}(backend)",
+        program=program_text(shown.get("program")) or _utf8(record.example) or f"{record.check.rpartition('::')[2]}(backend)",
         document=shown.get("program"),
         replay=_utf8(record.replay),
         timeline=timeline_from(shown["timeline"]) if "timeline" in shown else None,
@@ -189,34 +178,17 @@ def _failure(record: CheckRecord) -> Failure:
     )
 
 
-def _absent_check(name: str, clause_ids: tuple[str, ...]) -> CheckResult:
+def _absent_check(name: str, clause_ids: tuple[str, ...], complete: bool) -> CheckResult:
     tiers = [CLAUSES[clause_id].tiers[0] for clause_id in clause_ids if clause_id in CLAUSES]
     tier: TierName = max(tiers, key=lambda tier: tier.order).value if tiers else "host"
-    return CheckResult(name=name, tier=tier, outcome="not-run", seconds=0.0, examples_run=0, examples_discarded=0, said=_LEFT_OUT)
+    reason = _LEFT_OUT if complete else _NOT_REACHED
+    return CheckResult(name=name, tier=tier, outcome="not-run", seconds=0.0, examples_run=0, examples_discarded=0, said=reason)
 
 
 def _checks_not_collected(collected: set[str]) -> dict[str, tuple[str, ...]]:
     """Checks that the suite has and pytest never saw, since it was given some files only: clause ids by check."""
     seen = {name.partition("[")[0] for name in collected}
     return {name: ids for name, ids in checks_of_suite().items() if name not in seen}
-
-
-@cache
-def checks_of_suite() -> Mapping[str, tuple[str, ...]]:
-    """Every check that the suite's modules define, as `conformance/test_<area>.py::test_…`, with the clause ids written above it."""
-    folder = Path(conformance.__file__).parent
-    return {
-        f"{folder.name}/{path.name}::{function.name}": tuple(_clause_ids(function))
-        for path in sorted(folder.glob("test_*.py"))
-        for function in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(function, ast.FunctionDef) and function.name.startswith("test_")
-    }
-
-
-def _clause_ids(function: ast.FunctionDef) -> Iterator[str]:
-    for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).rpartition(".")[2] == "clause":
-            yield from (str(part.value) for part in decorator.args if isinstance(part, ast.Constant))
 
 
 def _clean(value: Any) -> Any:

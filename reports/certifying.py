@@ -23,7 +23,8 @@ from conformance.outcomes import FAILING, Outcome
 from conformance.recording import RunResults
 from conformance.session import SuiteSession
 from reports import backend_facts
-from reports.building import RunEnd, RunFacts, build_report, checks_of_suite
+from reports.building import RunEnd, RunFacts, build_report
+from reports.derived_facts import checks_of_suite
 from reports.errors import PackageError
 from reports.facts import host_facts, suite_facts
 from reports.known_failures import read_known_failures

@@ -218,8 +218,13 @@ def of_status() -> Iterator[Alteration]:
     yield made("fewer reported", rendered, HARDWARE, at("run/reported", 3), "run-checks")
     yield made("more reported", rendered, HARDWARE, at("run/reported", 3000), "run-checks")
     yield made("more checks", rendered, HARDWARE, at("run/checks", 3000), "run-checks")
-    left_out = at("run/deselected", [check_of("DEV-1")])
+    left_out = both(at("run/deselected", [check_of("DEV-1")]), at("run/reported", len(_HARDWARE["checks"]) - 1))
     yield made("a check left out and passed", counted, HARDWARE, left_out, "run-deselected")
+    yield made("less supplied", counted, HARDWARE, at("backend/supplied", ["backend"]), "supplied")
+    yield made("more supplied", counted, HARDWARE, at("backend/supplied", ["backend", "transport", "aligner"]), "supplied")
+    yield made(
+        "another configuration", rendered, HARDWARE, at("backend/configuration/communication_backend", "x"), "configuration-digest"
+    )
     yield made("no devices", rendered, HARDWARE, at("host/devices", []), "devices")
     yield made("no time", raw, HARDWARE, at("run/started", "2026-13-45T99:00:00Z"), "time", "render", "…")
     for words in _DISABLING:
@@ -293,10 +298,17 @@ def of_exceptions() -> Iterator[Alteration]:
         yield made(f"a waiver for {clause_id}", consistent, HARDWARE, slipped, *hidden)
         yield made(f"a waiver for {clause_id}, named", consistent, HARDWARE, both(slipped, named), "exception-hidden-problem")
     second = lambda document: document["exceptions"]["entries"].append({**entry, "clause": "DEV-1"})  # noqa: E731
-    yield made("a waiver for DEV-1 that failed", rendered, FAILING, second, "outcome")
+    yield made("a waiver for DEV-1 that failed", rendered, FAILING, second, "outcome", "exception-hidden-problem")
     yield made("a waiver for DEV-1 that failed", raw, FAILING, second, "outcome", "file-altered", "…")
-    dates = ("expires", "2026-11-29"), ("expires", "2026-99-99")
-    for field, value in (("clause", "DEV-77"), ("clause", "STR-1"), ("device", "Other*"), ("device", ""), *dates):
+    yield made("excepted until no day", rendered, WAIVED, at("exceptions/entries/0/expires", "2026-99-99"), "exception-date")
+    yield made("a problem invented", rendered, WAIVED, at("exceptions/problems", ["x"]), "exception-no-problem")
+    for field, value in (
+        ("clause", "DEV-77"),
+        ("clause", "STR-1"),
+        ("device", "Other*"),
+        ("device", ""),
+        ("expires", "2026-11-29"),
+    ):
         edit = at(f"exceptions/entries/0/{field}", value)
         yield made(f"excepted with {field} {value!r}", consistent, WAIVED, edit, "exception-hidden-problem")
     again = lambda document: document["exceptions"]["entries"].append(document["exceptions"]["entries"][0])  # noqa: E731

@@ -13,6 +13,7 @@ from conformance import CONTRACT_REVISION
 from conformance.clauses import AREAS, CLAUSES
 from conformance.effort_sizes import EXAMPLES
 from reports.contract_digest import contract_digest
+from reports.derived_facts import configuration_digest
 from reports.levels import finished, nothing_judged
 from reports.model import (
     FORMAT,
@@ -41,6 +42,7 @@ from reports.model import (
 from reports.package import package_files
 from reports.rendering import renderer_version
 
+CONFIGURATION = {"communication_backend": "mccl", "visible_devices": ["MUSA_VISIBLE_DEVICES"]}
 DENIED = ("expandable_segments", "ipc")
 """Capabilities that the made backend lacks."""
 _SAID = {
@@ -180,8 +182,8 @@ def make_report(
             module_digest=sha256("adapter"),
             distribution="accelerator-conformance 0.1.0",
             device_type="musa",
-            configuration={"communication_backend": "mccl", "visible_devices": ["MUSA_VISIBLE_DEVICES"]},
-            configuration_digest=sha256("configuration"),
+            configuration=CONFIGURATION,
+            configuration_digest=configuration_digest(CONFIGURATION),
         ),
         suite=SuiteFacts(
             version="0.1.0",

@@ -9,8 +9,13 @@ import alterations_of_reports as reports_of
 import pytest
 from alterations import CONTRACT, FAILING, HONEST, KEY, Alteration, Files, consistent
 from jsonschema import Draft202012Validator
+from report_factory import make_report
 
-from reports.rendering import REPORT, SIGNATURE
+from reports.derived_facts import SUITE, checks_of_suite
+from reports.facts import folder_digest
+from reports.levels import finished
+from reports.model import Report
+from reports.rendering import REPORT, SIGNATURE, render_all
 from reports.schema import schema_document
 from reports.strict_json import parse
 from reports.verification.examining import SIGNED, UNSIGNED, verify_files
@@ -49,7 +54,7 @@ def test_an_honest_package_is_accepted(files: Files, keyed: bool) -> None:
     assert verification.findings == ()
     assert verification.verdict is Verdict.HOLDS
     not_checked = [step.id for step in verification.steps if step.state is State.NOT_CHECKED]
-    assert not_checked == ([] if keyed else ["signature"])
+    assert not_checked == ["suite", *([] if keyed else ["signature"])]  # the factory's digests are of no suite
     assert verification.says[-1] == (SIGNED if keyed else UNSIGNED)
 
 
@@ -99,3 +104,29 @@ def test_what_breaks_the_published_schema_is_rejected_as_that() -> None:
 
 def test_the_signature_is_the_only_file_that_may_lack() -> None:
     assert _verify({name: data for name, data in HONEST["hardware"].items() if name != SIGNATURE}).verdict is Verdict.HOLDS
+
+
+def _of_this_suite(without: str = "") -> Report:
+    """A report with the checks of the suite that is here, each once, but for one."""
+    base = make_report()
+    names = {name: ids for name, ids in checks_of_suite().items() if name != without}
+    checks = tuple(base.checks[0].model_copy(update={"name": name, "outcome": "pass"}) for name in sorted(names))
+    checks_of = {clause.id: tuple(sorted(name for name, ids in names.items() if clause.id in ids)) for clause in base.clauses}
+    clauses = tuple(clause.model_copy(update={"checks": checks_of[clause.id]}) for clause in base.clauses)
+    changes = {
+        "checks": checks,
+        "clauses": clauses,
+        "run": base.run.model_copy(update={"checks": len(checks), "reported": len(checks)}),
+        "suite": base.suite.model_copy(update={"digests": {**base.suite.digests, "conformance": folder_digest(SUITE)}}),
+    }
+    return finished(base.model_copy(update=changes))
+
+
+def test_a_check_that_the_suite_has_cannot_be_left_out() -> None:
+    """However consistent the rest is, where the verifier has the same suite."""
+    whole = verify_files(render_all(_of_this_suite().to_bytes()), "out")
+    assert whole.verdict is Verdict.HOLDS, whole.findings[:3]
+    left_out = next(name for name, ids in checks_of_suite().items() if "DEV-4" in ids)
+    lacking = verify_files(render_all(_of_this_suite(left_out).to_bytes()), "out")
+    assert lacking.reasons == {"check-list"}
+    assert left_out in lacking.findings[0].where

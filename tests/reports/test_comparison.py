@@ -21,7 +21,7 @@ _OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
 _BAD = {"fail", "flaky", "harness-error", "known-failure", "waived"}
 
 
-@pytest.mark.parametrize(("old", "new"), itertools.product(_OUTCOMES, _OUTCOMES))
+@pytest.mark.parametrize(("old", "new"), list(itertools.product(_OUTCOMES, _OUTCOMES)))
 def test_every_pair_of_outcomes(old: OutcomeName, new: OutcomeName) -> None:
     kind = kind_of(old, new)
     assert (kind is Kind.REGRESSION) == (new in _BAD and old not in _BAD)
