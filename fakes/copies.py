@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from fakes import deferral
+from fakes.backward import follow
 from fakes.device import Device
 from fakes.inference import Layout, outcome_of
 from fakes.machine import Machine
 from fakes.operator_plan import OperatorPlan
-from fakes.pinned_memory import is_pinned, mark
+from fakes.pinned_memory import empty_pinned, is_pinned, used_by_copy
 from fakes.scheduling.simulated_time import of_copy
-from fakes.stream_state import EventState, StreamState
+from fakes.stream_state import StreamState
 from fakes.tensor import DeviceTensor, allocate, host_tensor
 
 _copy_into: Any = torch.ops.aten.copy_.default._op
@@ -39,10 +40,10 @@ def copy(plan: OperatorPlan, destination: Any, source: Any, non_blocking: bool, 
             return
         _require(plan, data, contents)
         to = machine.current_stream(destination._index)
-        _follow(machine, stream, to)
+        follow(machine.scheduler, stream, to)
         duration = of_copy(data.nbytes)
         scheduler.issue(lambda: _copy_into(data, contents), (contents,), (data,), stream, name=plan.name, duration=duration)
-        _follow(machine, to, stream)
+        follow(machine.scheduler, to, stream)
         return
     to_device = isinstance(destination, DeviceTensor)
     data = host_tensor(destination) if to_device else destination
@@ -51,6 +52,11 @@ def copy(plan: OperatorPlan, destination: Any, source: Any, non_blocking: bool, 
     stream = machine.current_stream(destination._index if to_device else source._index)
     _require(plan, data, contents)
     pinned = is_pinned(host)
+    if pinned and non_blocking:
+        if to_device:
+            contents = used_by_copy(contents, stream)
+        else:
+            data = used_by_copy(data, stream)
     reads, writes = ([contents] if not to_device or pinned else []), ([data] if to_device or pinned else [])
     duration = of_copy(max(data.nbytes, contents.nbytes))
     scheduler.issue(lambda: _copy_into(data, contents), reads, writes, stream, name=plan.name, duration=duration)
@@ -64,19 +70,14 @@ def _require(plan: OperatorPlan, data: torch.Tensor, contents: torch.Tensor) -> 
         plan.kernel(torch.empty_like(data), torch.empty_like(contents))
 
 
-def _follow(machine: Machine, later: StreamState, earlier: StreamState) -> None:
-    event = EventState()
-    machine.scheduler.record(event, earlier)
-    machine.scheduler.wait(event, later)
-
-
 def read_to_host(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machine: Machine, stream: StreamState) -> Any:
     """`_to_copy` to the host, and its like."""
     if kwargs.get("non_blocking") and "pinned_memory" in machine.persona.features:
         outcome = outcome_of(plan, plan.kernel, args, kwargs)
         layout = None if outcome is None else outcome.results
         if outcome is not None and type(layout) is Layout:
-            data = mark(torch.ops.aten.empty_strided.default(layout.size, layout.stride, dtype=layout.dtype, device=_CPU))
+            result = empty_pinned(layout.size, layout.stride, layout.dtype)
+            data = used_by_copy(result, stream)
             machine.scheduler.issue(
                 lambda: _copy_into(data, plan.kernel(*args, **kwargs)),
                 (args[0],),
@@ -85,7 +86,7 @@ def read_to_host(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machine:
                 name=plan.name,
                 duration=of_copy(layout.nbytes),
             )
-            return data
+            return result
     return deferral.read(plan, plan.kernel, args, kwargs, machine, stream)
 
 
@@ -98,7 +99,7 @@ def between_devices(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machi
     layout = outcome.results
     result = allocate(layout.size, layout.stride, layout.dtype, layout.nbytes, device, to)
     data = result._data
-    _follow(machine, stream, to)
+    follow(machine.scheduler, stream, to)
     machine.scheduler.issue(
         lambda: _copy_into(data, plan.kernel(*args, **kwargs)),
         (args[0],),
@@ -107,5 +108,5 @@ def between_devices(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machi
         name=plan.name,
         duration=of_copy(layout.nbytes),
     )
-    _follow(machine, to, stream)
+    follow(machine.scheduler, to, stream)
     return result
