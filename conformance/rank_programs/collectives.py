@@ -239,6 +239,7 @@ def reloading(context: RankContext, groups: list[list[int]], steps: list[Step]) 
             found.append(None)
         found += run_steps(context, list(zip(groups, handles, strict=True)), generation)
     context.operation("the end of the program")
+    dist.barrier()  # before PyTorch 2.13 destroying gloo waits for its threads, which may not have let go of the last tensors yet
     dist.destroy_process_group()
     return found
 
