@@ -50,7 +50,11 @@ KEPT = _Kept()
 
 def transport_alone(context: RankContext) -> str:
     """The backend of a group that has the transport under test and none for the CPU beside it."""
-    return "" if context.device.type == "cpu" else str(context.accelerator.communication_backend_name)
+    kind = context.device.type
+    if kind == "cpu":
+        return ""
+    transport = str(context.accelerator.communication_backend_name)
+    return f"{kind}:gloo" if transport == "gloo" else transport
 
 
 def run(context: RankContext, groups: list[list[int]], steps: list[Step]) -> list[Any]:
