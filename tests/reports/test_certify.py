@@ -139,15 +139,15 @@ def test_entries_that_are_wrong_fail_the_run_and_are_named(suite: Suite, tmp_pat
     file = known_failures(
         tmp_path / "known.toml",
         {"clause": "DEV-1", "expires": "2020-01-01"},
-        {"clause": "DEV-2"},
+        {"clause": "DEV-10"},
         {"clause": "DEV-4", "device": "Other*"},
         {"clause": "MEM-1"},
     )
-    run = suite("--backend=fake-musa", "--effort=quick", "-k", "DEV-1 or DEV-2 or DEV-4", _FAULT, f"--known-failures={file}")
+    run = suite("--backend=fake-musa", "--effort=quick", "-k", "DEV-1 or DEV-4", _FAULT, f"--known-failures={file}")
     assert run.exit_code == pytest.ExitCode.TESTS_FAILED, run.output
     for problem in (
         "DEV-1 (known-failure): it expired on 2020-01-01",
-        "DEV-2 (known-failure): the clause passed; remove the entry",
+        "DEV-10 (known-failure): the clause passed; remove the entry",
         "DEV-4 (known-failure): no device of this run is named like 'Other*'",
         "MEM-1 (known-failure): the clause did not fail, it is not-run; the entry matches nothing",
     ):
@@ -161,7 +161,7 @@ def test_entries_that_are_wrong_fail_the_run_and_are_named(suite: Suite, tmp_pat
         (("--certify=/dev/null/out",), "Not a directory"),
         (("--certify=OUT", "--sign-key=nowhere.pem"), "nowhere.pem: No such file or directory"),
         (("--known-failures=nowhere.toml",), "nowhere.toml: No such file or directory"),
-        ((f"--known-failures={__file__}",), "this is no TOML"),
+        ((f"--known-failures={Path(__file__).parents[2] / 'README.md'}",), "this is no TOML"),
     ],
 )
 def test_wrong_options_are_usage_errors_before_the_run(options: tuple[str, ...], reason: str, suite: Suite, tmp_path: Path) -> None:
@@ -223,6 +223,16 @@ def test_a_run_that_is_cut_short_says_how_far_it_came_and_harms_nothing(
     assert render_all(files["report.json"]) == files
     assert SIGNATURE not in files
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.incomplete"]
+
+
+def test_a_run_of_nothing_replaces_no_package(suite: Suite, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_package(out, make_package())
+    for options in (("-k", "no check has this name"), ("conformance/test_nowhere.py",)):
+        run = suite("--backend=fake-musa", *options, f"--certify={out}")
+        assert run.exit_code in (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.USAGE_ERROR)
+        assert contents(out) == make_package()
+        assert not report_in(tmp_path / "out.incomplete").run.complete
 
 
 def test_a_killed_worker_fails_its_clause_and_the_package_is_whole(tmp_path: Path) -> None:
