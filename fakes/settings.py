@@ -12,8 +12,9 @@ from typing import Any
 from fakes.errors import MachineConfigurationError, UnsupportedScheduleError
 from fakes.launch import EagerScheduler, Scheduler
 from fakes.memory_size import parse_memory_size
+from fakes.scheduling.exploration import Prepared
 from fakes.scheduling.policies import Lazy, Policy, Recorded, Seeded
-from fakes.scheduling.scheduler import DeferringScheduler, Prepared
+from fakes.scheduling.scheduler import DeferringScheduler
 
 MAX_DEVICES = 64
 

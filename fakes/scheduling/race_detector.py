@@ -91,7 +91,7 @@ class Tracker:
             if record.position > first.position and not is_before(record, second):
                 return (
                     f"{target} never waited for the event recorded on {source} after the first access (launch {record.number}, at "
-                    f"{record.site or 'unknown'})"
+                    f"{record.where})"
                 )
         return f"no event was recorded on {source} after the first access, and {target} never waited for that stream"
 
@@ -99,5 +99,4 @@ class Tracker:
 def _described(access: Access) -> AccessReport:
     launch = access.launch
     kind = "free" if launch.is_free else "write" if access.is_write else "read"
-    site = launch.site or "unknown"
-    return AccessReport(kind, launch.name, launch.number, str(launch.queue.stream), site, access.stop - access.start)
+    return AccessReport(kind, launch.name, launch.number, str(launch.queue.stream), launch.where, access.stop - access.start)

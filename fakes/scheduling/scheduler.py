@@ -22,7 +22,7 @@ from fakes.scheduling import poison, simulated_time
 from fakes.scheduling.call_site import call_site
 from fakes.scheduling.happens_before import join
 from fakes.scheduling.host_mode import HostMode
-from fakes.scheduling.launches import Launch, Queue
+from fakes.scheduling.launches import Launch, Queue, must_follow, needed
 from fakes.scheduling.policies import Policy
 from fakes.scheduling.race_detector import Tracker
 from fakes.stream_state import EventState, StreamState
@@ -62,7 +62,7 @@ class DeferringScheduler:
         self._sequence = 0
         self._host_time = 0
         self._unpinned: deque[tuple[int, int]] = deque()
-        self._freed: deque[_FreedBlock] = deque()
+        self._freed: deque[tuple[torch.Tensor, StreamState, tuple[StreamState, ...]]] = deque()
         self._observed: deque[Launch] = deque()
         self._unraised: list[RaceError] = []
         self._failures: dict[int, tuple[str, BaseException]] = {}
@@ -97,52 +97,54 @@ class DeferringScheduler:
             RuntimeError: a kernel failed on this device before.
         """
         with self._lock:
-            self._enter()
+            if self._freed or self._unraised or self._observed or self._unpinned:
+                self._enter()
             if self._failures:
                 self._raise_failure(stream.device_index)
-            launch = Launch(name, kernel, self._queue(stream), [ticket for ticket in waits if ticket is not None])
-            self._append(launch, duration, reads, writes, waits)
+            queue = stream.queue
+            if queue is None or queue.owner is not self:
+                queue = self._queue(stream)
+            launch = Launch(name, kernel, queue)
+            if waits or self.tracker is not None:
+                self._order(launch, reads, writes, waits)
+            self._append(launch, duration)
             self._advance()
             if self._fails_at_once and self._failures:
                 raise self._failures.popitem()[1][1]
             return launch
 
-    def _append(
-        self, launch: Launch, duration: int, reads: Sequence[Any] = (), writes: Sequence[Any] = (), waits: Sequence[Any] = ()
-    ) -> None:
+    def _order(self, launch: Launch, reads: Sequence[Any], writes: Sequence[Any], waits: Sequence[Any]) -> None:
+        """Put a launch after what it waits for, and compare what it touches with what was touched before."""
         queue, tracker = launch.queue, self.tracker
-        launch.number = self._issued
+        tickets = [ticket for ticket in waits if ticket is not None]
+        launch.after = [ticket for ticket in tickets if not ticket.is_done]
+        for ticket in tickets:
+            queue.time = max(queue.time, ticket.end)
         if tracker is not None:
+            launch.number, launch.sequence, launch.position = self._issued, self._sequence, queue.issued
             launch.site = call_site()
-            for ticket in waits:
-                if ticket is not None:
-                    tracker.order.waited(queue, ticket)
-            launch.position = queue.issued
-            launch.sequence = self._sequence
+            for ticket in tickets:
+                tracker.order.waited(queue, ticket)
             tracker.order.launched(launch)
             conflicts = tracker.touch(launch, reads, writes)
             if conflicts:
                 self._conflicting(conflicts, ())
-        self._issued += 1
-        self._host_time += simulated_time.LAUNCH
-        start = max(queue.time, self._host_time)
-        for ticket in waits:
-            if ticket is not None and ticket.end > start:
-                start = ticket.end
-        launch.end = queue.time = start + duration
-        launch.turn = launch.number + (self.policy.hold(launch) if launch.kernel is not None else 0)
-        self._enqueue(launch)
 
-    def _enqueue(self, launch: Launch) -> None:
-        queue = launch.queue
+    def _append(self, launch: Launch, duration: int) -> None:
+        queue, number, pending = launch.queue, self._issued, launch.queue.pending
+        launch.number = number
         launch.sequence = self._sequence
         launch.position = queue.issued
+        self._issued = number + 1
         self._sequence += 1
         queue.issued += 1
-        queue.pending.append(launch)
+        self._host_time += simulated_time.LAUNCH
+        launch.end = queue.time = (queue.time if queue.time > self._host_time else self._host_time) + duration
+        launch.turn = number if launch.kernel is None else number + self.policy.hold(launch)
+        pending.append(launch)
         queue.last = launch
-        if len(queue.pending) > MOST_PENDING:
-            self._finish((queue.pending[0],))
+        if len(pending) > MOST_PENDING:
+            self._finish((pending[MOST_PENDING // 2],))
 
     def _conflicting(self, conflicts: Sequence[tuple[Any, Any]], recorded: Sequence[StreamState]) -> None:
         if self._detects_races and self.tracker is not None:
@@ -157,7 +159,7 @@ class DeferringScheduler:
         if self._reverses_conflicts:
             for first, second in conflicts:
                 earlier, later = first.launch, second.launch
-                if not earlier.is_done and not later.is_free and not _must_follow(later, earlier):
+                if not earlier.is_done and not later.is_free and not must_follow(later, earlier):
                     earlier.after.append(later)
 
     def record(self, event: EventState, stream: StreamState) -> None:
@@ -166,6 +168,8 @@ class DeferringScheduler:
             self._enter()
             queue = self._queue(stream)
             launch = Launch("record", None, queue)
+            if self.tracker is not None:
+                self._order(launch, (), (), ())
             self._append(launch, 0)
             if self.tracker is not None:
                 self.tracker.recorded(launch)
@@ -181,7 +185,9 @@ class DeferringScheduler:
             return
         with self._lock:
             self._enter()
-            self._append(Launch("wait", None, self._queue(stream), (ticket,)), 0, waits=(ticket,))
+            launch = Launch("wait", None, self._queue(stream))
+            self._order(launch, (), (), (ticket,))
+            self._append(launch, 0)
             self._advance()
 
     def sleep(self, nanoseconds: int, stream: StreamState) -> None:
@@ -268,7 +274,9 @@ class DeferringScheduler:
     def freed(self, block: Block) -> None:
         """See `Scheduler.freed`."""
         # Taken up where the scheduler is next entered: this may run in the middle of anything, a garbage collection included.
-        self._freed.append(_FreedBlock(block))
+        memory = block.memory
+        if memory is not None:
+            self._freed.append((memory, block.stream, block.recorded_streams))
 
     def released(self, memory: torch.Tensor) -> None:
         """See `Scheduler.released`."""
@@ -318,41 +326,40 @@ class DeferringScheduler:
             if self.tracker is not None:
                 self.tracker.history.forget(start, start + nbytes)
         while self._freed:
-            self._end_life(self._freed.popleft())
+            self._end_life(*self._freed.popleft())
         if self._unraised and raising:
             error = self._unraised[0]
             self._unraised.clear()
             raise error
 
-    def _end_life(self, block: _FreedBlock) -> None:
-        memory = block.allocator.bytes_of(block)
-        if memory.numel() != block.size:  # its segment is given back already
-            return
-        queue, recorded = self._queue(block.stream), block.recorded_streams
-        # Where other streams were recorded, the allocator holds the memory until they are done with it.
-        launch = Launch("free", None if recorded else lambda: poison.fill(memory), queue)
-        launch.is_free = True
-        launch.number = launch.turn = self._issued
+    def _end_life(self, memory: torch.Tensor, stream: StreamState, recorded: Sequence[StreamState]) -> None:
+        queue = self._queue(stream)
         if self.tracker is not None:
+            launch = Launch("free", None, queue)
+            launch.is_free = launch.is_done = True
+            launch.number, launch.sequence, launch.position = self._issued, self._sequence, queue.issued
             launch.site = call_site()
-            launch.sequence = self._sequence
             self.tracker.order.launched(launch)
             conflicts = self.tracker.touch(launch, (), (memory,))
             if conflicts:
                 self._conflicting(conflicts, recorded)
-        launch.end = queue.time
-        self._enqueue(launch)
-        if len(queue.pending) == 1 and launch.is_ready:
-            with HostMode():
-                self._run(launch)
+        if recorded:
+            return  # the allocator holds the memory until those streams are done with it
+        if not queue.pending:
+            poison.fill(memory)
+        elif queue.pending[-1].poisons is None:
+            queue.pending[-1].poisons = [memory]
+        else:
+            queue.pending[-1].poisons.append(memory)
 
     def _advance(self) -> None:
         """Run what is due."""
-        if not any(queue.pending and queue.pending[0].turn <= self._issued for queue in self._queues):
-            return
-        with HostMode():
-            while (launch := self._best(())) is not None:
-                self._run(launch)
+        launch = self._best(())
+        if launch is not None:
+            with HostMode():
+                while launch is not None:
+                    self._run(launch)
+                    launch = self._best(())
 
     def _finish(self, targets: Iterable[Launch]) -> None:
         """Run until the targets have run."""
@@ -360,7 +367,7 @@ class DeferringScheduler:
         if not waiting:
             return
         with HostMode():
-            limits = _needed(waiting)
+            limits = needed(waiting)
             for target in waiting:
                 while not target.is_done:
                     launch = self._best(limits)
@@ -369,7 +376,7 @@ class DeferringScheduler:
                     self._run(launch)
 
     def _run_one(self, targets: Sequence[Launch]) -> None:
-        launch = self._best(_needed(targets))
+        launch = self._best(needed(targets))
         if launch is not None:
             self._run(launch)
 
@@ -395,13 +402,14 @@ class DeferringScheduler:
             try:
                 kernel()
             except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the device's failure
-                self._failures.setdefault(launch.queue.stream.device_index, (f"{launch!r}, at {launch.site or 'unknown'}", error))
-        launch.after = []
+                self._failures.setdefault(launch.queue.stream.device_index, (f"{launch!r}, at {launch.where}", error))
+        if launch.after:
+            launch.after = []
         launch.is_done = True
-        pending = launch.queue.pending
-        while pending and pending[0].is_free and pending[0].is_ready:
-            # Nobody waits for the end of a block's life, so it must not keep a stream busy.
-            self._run(pending[0])
+        if launch.poisons is not None:
+            for memory in launch.poisons:
+                poison.fill(memory)
+            launch.poisons = None
 
     def _raise_failure(self, device_index: int) -> None:
         failure = self._failures.get(device_index)
@@ -412,59 +420,6 @@ class DeferringScheduler:
             f"device {device_index} failed in {what}: {type(error).__name__}: {error}\n"
             "Its result was never written, and the device is of no use until the machine is reset."
         ) from error
-
-
-class Prepared:
-    """A schedule whose scheduler is made already, for whoever drives one by hand (`exploration.py`)."""
-
-    def __init__(self, scheduler: DeferringScheduler) -> None:
-        self.scheduler = scheduler
-        self.decisions = scheduler.policy.decisions
-
-    def hold(self, launch: Launch) -> int:
-        """See `Policy.hold`."""
-        return self.scheduler.policy.hold(launch)
-
-
-class _FreedBlock:
-    """Where a block was, after its end."""
-
-    __slots__ = ("address", "allocator", "pool", "recorded_streams", "size", "stream")
-
-    def __init__(self, block: Block) -> None:
-        self.allocator: Any = block.allocator
-        self.pool = block.pool
-        self.address = block.address
-        self.size = block.size
-        self.stream = block.stream
-        self.recorded_streams = block.recorded_streams
-
-
-def _needed(targets: Iterable[Launch]) -> dict[Queue, int]:
-    """For each queue up to which sequence number its launches must run before the targets have run."""
-    limits: dict[Queue, int] = {}
-    scans: dict[Queue, Any] = {}
-    work = list(targets)
-    while work:
-        launch = work.pop()
-        queue, sequence = launch.queue, launch.sequence
-        if launch.is_done or limits.get(queue, -1) >= sequence:
-            continue
-        limits[queue] = sequence
-        scan = scans.get(queue)
-        if scan is None:
-            scan = scans[queue] = iter(queue.pending)
-        for pending in scan:
-            work.extend(pending.after)
-            if pending is launch:
-                break
-    return limits
-
-
-def _must_follow(later: Launch, earlier: Launch) -> bool:
-    """Whether `later`, which is not queued yet, can only run after `earlier`, which is pending."""
-    limits = _needed([*later.after, *([later.queue.pending[-1]] if later.queue.pending else [])])
-    return limits.get(earlier.queue, -1) >= earlier.sequence
 
 
 def _nothing() -> None:
