@@ -6,7 +6,7 @@ For: the data that a scheduler orders. Not for: choosing among them (`policies.p
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fakes.stream_state import StreamState
@@ -114,6 +114,20 @@ def needed(targets: Iterable[Launch]) -> dict[Queue, int]:
             if pending is launch:
                 break
     return limits
+
+
+def first_due(queues: Sequence[Queue], issued: int, limits: Mapping[Queue, int]) -> Launch | None:
+    """The launch to run next: of the heads that may run and are due, or within `limits`, the one that was due first."""
+    best: Launch | None = None
+    for queue in queues:
+        if not queue.pending:
+            continue
+        head = queue.pending[0]
+        if head.turn > issued and (not limits or head.sequence > limits.get(queue, -1)):
+            continue
+        if (best is None or (head.turn, head.sequence) < (best.turn, best.sequence)) and head.is_ready:
+            best = head
+    return best
 
 
 def must_follow(later: Launch, earlier: Launch) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,9 +20,10 @@ import torch
 from fakes.errors import RaceError
 from fakes.scheduling import poison, simulated_time
 from fakes.scheduling.call_site import call_site
+from fakes.scheduling.failures import Failures
 from fakes.scheduling.happens_before import join
 from fakes.scheduling.host_mode import HostMode
-from fakes.scheduling.launches import Launch, Queue, must_follow, needed
+from fakes.scheduling.launches import Launch, Queue, first_due, must_follow, needed
 from fakes.scheduling.policies import Policy
 from fakes.scheduling.race_detector import Tracker
 from fakes.stream_state import EventState, StreamState
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fakes.allocator import Block
     from fakes.operator_plan import OperatorPlan
 
+_NONE: dict[Queue, int] = {}
 MOST_PENDING = 1024
 """A stream holds so many launches; the host waits for room, as on hardware."""
 
@@ -65,7 +67,7 @@ class DeferringScheduler:
         self._freed: deque[tuple[torch.Tensor, StreamState, tuple[StreamState, ...]]] = deque()
         self._observed: deque[Launch] = deque()
         self._unraised: list[RaceError] = []
-        self._failures: dict[int, tuple[str, BaseException]] = {}
+        self._failures = Failures()
 
     # Issuing ------------------------------------------------------------------------------------------------------------------
 
@@ -100,7 +102,7 @@ class DeferringScheduler:
             if self._freed or self._unraised or self._observed or self._unpinned:
                 self._enter()
             if self._failures:
-                self._raise_failure(stream.device_index)
+                self._failures.raise_for(stream.device_index)
             queue = stream.queue
             if queue is None or queue.owner is not self:
                 queue = self._queue(stream)
@@ -110,7 +112,7 @@ class DeferringScheduler:
             self._append(launch, duration)
             self._advance()
             if self._fails_at_once and self._failures:
-                raise self._failures.popitem()[1][1]
+                raise self._failures.take()
             return launch
 
     def _order(self, launch: Launch, reads: Sequence[Any], writes: Sequence[Any], waits: Sequence[Any]) -> None:
@@ -148,8 +150,7 @@ class DeferringScheduler:
 
     def _conflicting(self, conflicts: Sequence[tuple[Any, Any]], recorded: Sequence[StreamState]) -> None:
         if self._detects_races and self.tracker is not None:
-            found = [self.tracker.report(first, second, recorded) for first, second in conflicts]
-            errors = [error for error in found if error is not None]
+            errors = self.tracker.report(conflicts, recorded)
             # Copies, since the traceback of what is raised holds the user's tensors.
             self.races += [error.copy() for error in errors]
             if errors and conflicts[0][1].launch.is_free:
@@ -192,7 +193,7 @@ class DeferringScheduler:
 
     def sleep(self, nanoseconds: int, stream: StreamState) -> None:
         """See `Scheduler.sleep`."""
-        self.issue(_nothing, (), (), stream, name="sleep", duration=nanoseconds)
+        self.issue(lambda: None, (), (), stream, name="sleep", duration=nanoseconds)
 
     # Waiting ------------------------------------------------------------------------------------------------------------------
 
@@ -244,7 +245,7 @@ class DeferringScheduler:
                 self.tracker.order.observed(launch)
         if self._failures:
             for index in [device_index] if device_index is not None else {launch.queue.stream.device_index for launch in launches}:
-                self._raise_failure(index)
+                self._failures.raise_for(index)
 
     def _know(self, queue: Queue) -> None:
         """The host knows that a queue is empty, launches that were refused for a race included."""
@@ -354,12 +355,12 @@ class DeferringScheduler:
 
     def _advance(self) -> None:
         """Run what is due."""
-        launch = self._best(())
+        launch = self._best(_NONE)
         if launch is not None:
             with HostMode():
                 while launch is not None:
                     self._run(launch)
-                    launch = self._best(())
+                    launch = self._best(_NONE)
 
     def _finish(self, targets: Iterable[Launch]) -> None:
         """Run until the targets have run."""
@@ -380,20 +381,8 @@ class DeferringScheduler:
         if launch is not None:
             self._run(launch)
 
-    def _best(self, limits: Any) -> Launch | None:
-        """The launch to run next: due, or needed by the host."""
-        best: Launch | None = None
-        for queue in self._queues:
-            if not queue.pending:
-                continue
-            head = queue.pending[0]
-            if head.turn > self._issued and (not limits or head.sequence > limits.get(queue, -1)):
-                continue
-            if (
-                best is None or head.turn < best.turn or (head.turn == best.turn and head.sequence < best.sequence)
-            ) and head.is_ready:
-                best = head
-        return best
+    def _best(self, limits: Mapping[Queue, int]) -> Launch | None:
+        return first_due(self._queues, self._issued, limits)
 
     def _run(self, launch: Launch) -> None:
         launch.queue.pending.popleft()
@@ -402,7 +391,7 @@ class DeferringScheduler:
             try:
                 kernel()
             except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the device's failure
-                self._failures.setdefault(launch.queue.stream.device_index, (f"{launch!r}, at {launch.where}", error))
+                self._failures.add(launch, error)
         if launch.after:
             launch.after = []
         launch.is_done = True
@@ -410,17 +399,3 @@ class DeferringScheduler:
             for memory in launch.poisons:
                 poison.fill(memory)
             launch.poisons = None
-
-    def _raise_failure(self, device_index: int) -> None:
-        failure = self._failures.get(device_index)
-        if failure is None:
-            return
-        what, error = failure
-        raise RuntimeError(
-            f"device {device_index} failed in {what}: {type(error).__name__}: {error}\n"
-            "Its result was never written, and the device is of no use until the machine is reset."
-        ) from error
-
-
-def _nothing() -> None:
-    pass
