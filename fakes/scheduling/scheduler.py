@@ -264,7 +264,9 @@ class DeferringScheduler:
                 return True
             self._host_time += simulated_time.LAUNCH
             with HostMode():
-                self._run_one((ticket,))
+                launch = self._best(needed((ticket,)))
+                if launch is not None:
+                    self._run(launch)
             return False
 
     # Memory -------------------------------------------------------------------------------------------------------------------
@@ -375,11 +377,6 @@ class DeferringScheduler:
                     if launch is None:
                         raise RuntimeError(f"the simulated scheduler cannot run {target!r}: it waits for itself")
                     self._run(launch)
-
-    def _run_one(self, targets: Sequence[Launch]) -> None:
-        launch = self._best(needed(targets))
-        if launch is not None:
-            self._run(launch)
 
     def _best(self, limits: Mapping[Queue, int]) -> Launch | None:
         return first_due(self._queues, self._issued, limits)
