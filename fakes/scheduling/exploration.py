@@ -67,7 +67,7 @@ class ExploringScheduler(DeferringScheduler):
     """Runs nothing before the host waits, and then what `steps` say; beyond them, what was issued first and is not asleep."""
 
     def __init__(self, steps: list[_Step], lock: Any) -> None:
-        super().__init__(Lazy(), lock=lock, reverse_conflicts=True)
+        super().__init__(Lazy(), lock=lock, reverses=lambda: False)
         self.steps = steps
         self.depth = 0
         self.ran: list[Launch] = []

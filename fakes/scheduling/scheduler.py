@@ -38,7 +38,8 @@ MOST_PENDING = 1024
 
 
 class DeferringScheduler:
-    """See `fakes.launch.Scheduler`. `races` are the races reported so far."""
+    """See `fakes.launch.Scheduler`. `races` are the races reported so far. `reverses` is asked for each conflict that the program does
+    not order whether the later launch is to run first."""
 
     defers = True
 
@@ -48,16 +49,16 @@ class DeferringScheduler:
         *,
         lock: Any = None,
         detect_races: bool = False,
-        reverse_conflicts: bool = False,
+        reverses: Callable[[], bool] | None = None,
         fails_at_once: bool = False,
     ) -> None:
         self.policy = policy
         self.races: list[RaceError] = []
-        self.tracker = Tracker() if detect_races or reverse_conflicts else None
+        self.tracker = Tracker() if detect_races or reverses else None
         self.tracks = self.tracker is not None
         self._lock: Any = lock or threading.RLock()
         self._detects_races = detect_races
-        self._reverses_conflicts = reverse_conflicts
+        self._reverses = reverses
         self._fails_at_once = fails_at_once
         self._queues: list[Queue] = []
         self._issued = 0
@@ -157,10 +158,10 @@ class DeferringScheduler:
                 self._unraised += errors
             elif errors:
                 raise errors[-1]  # about the latest access
-        if self._reverses_conflicts:
+        if self._reverses is not None:
             for first, second in conflicts:
                 earlier, later = first.launch, second.launch
-                if not earlier.is_done and not later.is_free and not must_follow(later, earlier):
+                if not earlier.is_done and not later.is_free and self._reverses() and not must_follow(later, earlier):
                     earlier.after.append(later)
 
     def record(self, event: EventState, stream: StreamState) -> None:
