@@ -306,6 +306,13 @@ class DeferringScheduler:
             self._observed.append(ticket)
         return bool(ticket.is_done)
 
+    def run(self, ticket: Any) -> None:
+        """See `Scheduler.run`."""
+        with self._lock:
+            self._enter()
+            if ticket is not None:
+                self._finish((ticket,))
+
     def now(self) -> int:
         """See `Scheduler.now`: the host's clock, which is that of the devices."""
         return self._host_time
