@@ -45,6 +45,8 @@ def plan_of(operator: Any) -> OperatorPlan:
     plan = OperatorPlan(operator)
     if operator in SPECIAL:
         plan.run = SPECIAL[operator]
+    elif operator.namespace == "c10d":
+        plan.run = _run_collective
     elif plan.view_of is not None and not plan.mutated:
         plan.run = _run_view
     elif plan.has_device:
@@ -54,6 +56,12 @@ def plan_of(operator: Any) -> OperatorPlan:
     else:
         plan.run = _run_functional
     return _plans.setdefault(operator, plan)
+
+
+def _run_collective(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
+    from fakes import transport  # it imports torch.distributed, which a machine without ranks does not need
+
+    return transport.run_collective(plan, args, kwargs)
 
 
 def _run_functional(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:

@@ -175,6 +175,15 @@ class Machine:
         device.context_open = True
         return device
 
+    def synchronize(self, index: int) -> None:
+        """Return when every stream of a device is idle, and every collective on it over."""
+        device = self.open(index)
+        if device.outstanding_collectives:
+            from fakes import collective_work
+
+            collective_work.finish_all(device)
+        self.scheduler.synchronize_device(index)
+
     def use_allocator_settings(self, settings: dict[str, Any]) -> None:
         """Put allocator settings in force on every device; what is allocated stays as it is."""
         self.allocator_settings = settings

@@ -72,7 +72,7 @@ def _patch_accelerator(patches: Patches, machine: Machine) -> None:
         "_accelerator_maybeExchangeDevice": exchange,
         "_accelerator_getStream": get_stream,
         "_accelerator_setStream": set_stream,
-        "_accelerator_synchronizeDevice": lambda index: machine.scheduler.synchronize_device(machine.open(index).index),
+        "_accelerator_synchronizeDevice": machine.synchronize,
         "_accelerator_getDeviceCapability": lambda index: {
             "supported_dtypes": set(machine.persona.dtypes) if machine.device(index) else set()
         },
