@@ -42,6 +42,18 @@ def apply(patches: Patches, machine: Machine) -> None:
     if not hasattr(backend, name):
         patches.set(backend, name, persona.transport)
     backend.register_backend(persona.transport, _create, extended_api=True, devices=[persona.device_type])
+    _do_not_split(patches)
+
+
+def _do_not_split(patches: Patches) -> None:
+    """Have the groups of a WORLD that is bound to a device made anew: PyTorch takes gloo, underneath, for a transport that splits."""
+    original = dist.distributed_c10d._get_split_source
+
+    def split_source(group: Any) -> Any:
+        source = original(group)
+        return source if hasattr(source, "perform_nocolor_split") else None
+
+    patches.set(dist.distributed_c10d, "_get_split_source", split_source)
 
 
 def _restore(patches: Patches, mapping: dict[str, Any]) -> None:

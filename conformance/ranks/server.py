@@ -38,7 +38,16 @@ _PRELOADED = (
     "harness.accelerator.default",
 )
 """What every rank needs; importing it once is most of what starting one would take."""
-SIMULATED = ("autocast", "factories", "management_library", "namespace", "pinned_memory", "serialization", "torch_patches")
+SIMULATED = (
+    "autocast",
+    "factories",
+    "management_library",
+    "namespace",
+    "pinned_memory",
+    "serialization",
+    "torch_patches",
+    "transport",
+)
 """The modules of `fakes` that simulating a machine imports."""
 
 
