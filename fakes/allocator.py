@@ -63,11 +63,19 @@ class Allocator:
         self._large_pools: dict[Any, Pool] = {}
         # Devices have no address in common.
         self._next_address = (device_index + 1) << 48
-        self._lock = threading.Lock()
-        self._owner = 0  # the thread that holds the lock
+        self._renew_lock()
         self._freed_inside: deque[Block] = deque()
         # Freed, but perhaps still used by other streams: pool, address, size, and a ticket of each.
         self._held: list[tuple[Pool, int, int, list[Any]]] = []
+
+    def _renew_lock(self) -> None:
+        # Re-entrant, since a finalizer may run between taking the lock and saying so.
+        self._lock = threading.RLock()
+        self._owner = 0  # the thread that holds the lock
+
+    def after_fork_in_child(self) -> None:
+        """Let blocks be freed in a forked child, whatever threads were doing when it was forked."""
+        self._renew_lock()
 
     # Blocks -------------------------------------------------------------------------------------------------------------------
 
@@ -189,12 +197,23 @@ class Allocator:
                 return
             self.free(block)
 
-    def bytes_of(self, block: Block) -> torch.Tensor:
-        """See `Block.bytes`."""
+    def bytes_of(self, block: Block, nbytes: int | None = None) -> torch.Tensor:
+        """See `Block.bytes`; the first `nbytes` of them where not None."""
         if not block.size:
             return torch.empty(0, dtype=torch.uint8, device="cpu")
-        with self._exclusive():
-            data: torch.Tensor = block.pool.bytes_at(block.address, block.size)
+        me = get_ident()
+        size = block.size if nbytes is None else nbytes
+        if self._owner == me:
+            data: torch.Tensor = block.pool.bytes_at(block.address, size)
+            return data
+        with self._lock:
+            self._owner = me
+            try:
+                data = block.pool.bytes_at(block.address, size)
+            finally:
+                self._owner = 0
+        if self._freed_inside:
+            self._settle()
         return data
 
     # Blocks that other streams use --------------------------------------------------------------------------------------------
