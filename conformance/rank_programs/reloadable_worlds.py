@@ -5,6 +5,7 @@ For: the other modules here. Not for: judging.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,6 +16,9 @@ import torch.distributed as dist
 
 from conformance.ranks.rank_main import RankContext
 from harness.process_group import reloader
+
+_communicated: deque[torch.Tensor] = deque(maxlen=32)
+"""The tensors of the last collectives, kept until their group is gone: see `harness.process_group.agreement.Agreement`."""
 
 
 @contextmanager
@@ -52,5 +56,6 @@ def reloadable_world(
 def sum_of_ranks(context: RankContext, group: Any, device: torch.device | None = None) -> float:
     """The sum over a group of 2 to the power of each rank, on the device of the backend under test unless another is given."""
     tensor = torch.tensor([float(2**context.rank)], device=device or context.device)
+    _communicated.append(tensor)
     dist.all_reduce(tensor, group=group)
     return float(tensor.item())

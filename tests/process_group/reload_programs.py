@@ -24,9 +24,15 @@ def start(rank: int, size: int, folder: Path, name: str = "store", **keywords: A
     return reloader
 
 
+_communicated: list[torch.Tensor] = []
+"""Kept until the groups are gone: torch 2.7 ends gloo's thread while it holds Python's lock, which that thread needs to drop a tensor that
+nobody else holds."""
+
+
 def total(group: Any, rank: int) -> int:
     """The sum of 10 to the power of the rank over a group."""
     tensor = torch.tensor([10**rank])
+    _communicated.append(tensor)
     dist.all_reduce(tensor, group=group)
     return int(tensor.item())
 
