@@ -146,7 +146,7 @@ def pytest_runtest_makereport(
         session = item.config.stash[SESSION]
         error = None if call.excinfo is None else call.excinfo.value
         # An attribute of plain data travels with the report from a worker to the controller.
-        vars(report)["conformance"] = session.record(item.nodeid, error, call.when).as_data()
+        vars(report)["conformance"] = session.record(item.nodeid, error, call.when, call.duration).as_data()
     return report
 
 
@@ -203,7 +203,7 @@ class _Listener:
         session = self._config.stash[SESSION]
         if session.collect_only:
             return
-        session.finish(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+        session.finish(interrupted=exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR))
         self._config.hook.pytest_conformance_results(config=self._config, results=session.results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

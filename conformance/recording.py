@@ -7,6 +7,7 @@ For: turning what pytest saw into outcomes, counting Hypothesis examples, and pl
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from conformance.errors import ChildDied, ChildTimeout
 from conformance.isolation import Journal
 from conformance.outcomes import Outcome, combine
 
+_SHOWN = "_conformance_shown"
 _NOTE_START = re.compile("(Falsifying example|Failing test case): *")  # as older and newer Hypothesis head it
 _ENDINGS: Mapping[type[CheckEnded], Outcome] = {
     Unsupported: Outcome.UNSUPPORTED,
@@ -43,7 +45,8 @@ class CheckRecord:
 
     `tier` is what the check needs, which can be more than its clauses do. `text` is the failure's message, the evidence of "unsupported" or
     the reason of "not run"; `example` the smallest failing example as Hypothesis prints it; `examples_run` and `examples_discarded` count
-    what was executed, 0 for checks that are no properties.
+    what was executed, 0 for checks that are no properties. `shown` is what a failure brought to be drawn or replayed, by kind: `program`
+    (for --replay-program), `timeline`, `layout`.
     """
 
     check: str
@@ -55,6 +58,8 @@ class CheckRecord:
     examples_run: int = 0
     examples_discarded: int = 0
     replay: str = ""
+    seconds: float = 0.0
+    shown: dict[str, Any] = field(default_factory=dict)
 
     def as_data(self) -> dict[str, Any]:
         """The keyword arguments that make an equal record."""
@@ -123,6 +128,17 @@ def outcome_of_error(error: BaseException, phase: str) -> Outcome:
     return Outcome.FAIL
 
 
+def shown_by(error: BaseException) -> dict[str, Any]:
+    """What a failure brought to be drawn or replayed, as plain data by kind: `program`, `timeline`, `layout`."""
+    shown = dict(getattr(error, _SHOWN, {}))
+    program, timeline = getattr(error, "program", None), getattr(error, "timeline", None)
+    if isinstance(program, str):
+        shown["program"] = json.loads(program)
+    if timeline is not None and hasattr(timeline, "to_data"):
+        shown["timeline"] = timeline.to_data()
+    return shown
+
+
 def falsifying_example(error: BaseException) -> str:
     """The smallest failing example that Hypothesis noted on an exception; empty where it noted none."""
     for note in getattr(error, "__notes__", ()):
@@ -163,6 +179,11 @@ class ExampleCounter:
                 raise
             except Failed as failure:
                 self._timed_out = failure
+                raise
+            except Exception as error:
+                for value in keywords.values():
+                    if hasattr(value, "to_picture"):
+                        setattr(error, _SHOWN, value.to_picture())
                 raise
 
         handle.inner_test = counted

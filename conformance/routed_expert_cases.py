@@ -38,6 +38,12 @@ class Case:
             for tensor_parallel_rank in range(self.sizes.tensor_parallel_size):
                 yield context_parallel_rank, tensor_parallel_rank
 
+    def to_picture(self) -> dict[str, object]:
+        """What a report draws of a failing case, by kind."""
+        sizes = dataclasses.asdict(self.sizes)
+        sizes.pop("expert_parallel_size", None)
+        return {"layout": {**sizes, "sequences": list(self.lengths)}}
+
     def layout(self, rank: tuple[int, int]) -> ParallelLayout:
         """The layout as a rank sees it."""
         return ParallelLayout(**dataclasses.asdict(self.sizes), context_parallel_rank=rank[0], tensor_parallel_rank=rank[1])

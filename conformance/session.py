@@ -32,6 +32,7 @@ from conformance.recording import (
     assemble,
     falsifying_example,
     outcome_of_error,
+    shown_by,
 )
 
 _LONGEST_TEXT = 4000  # characters of a failure's message that are kept
@@ -132,7 +133,7 @@ class SuiteSession:
         """The example counter of a check."""
         return self._counters.setdefault(check, ExampleCounter())
 
-    def record(self, check: str, error: BaseException | None, phase: str) -> CheckRecord:
+    def record(self, check: str, error: BaseException | None, phase: str, seconds: float = 0.0) -> CheckRecord:
         """The record of a check from the exception that ended a phase of it, or None where it passed."""
         counter = self.counter_of(check)
         outcome = Outcome.PASS if error is None else outcome_of_error(error, phase)
@@ -146,6 +147,8 @@ class SuiteSession:
             examples_run=counter.run,
             examples_discarded=counter.discarded,
             replay=self.replay_line(check) if outcome in (Outcome.FAIL, Outcome.FLAKY) else "",
+            seconds=seconds,
+            shown={} if error is None else shown_by(error),
         )
 
     def keep(self, record: dict[str, Any]) -> None:
@@ -162,7 +165,14 @@ class SuiteSession:
         """Assemble the results."""
         for check, crash in self._crashed.items():
             self.records[check] = self._record_of_crash(check, crash)
-        self.results = assemble(self.facts(), self.records, self.collected, interrupted)
+        self.results = self.results_so_far(interrupted=interrupted)
+
+    def results_so_far(self, *, interrupted: bool = True) -> RunResults:
+        """Results from the records that there are; pytest-xdist's workers tell what they collected only at their end."""
+        reported = {
+            record.check: CollectedCheck(clauses=record.clauses, tier=record.tier) for record in list(self.records.values())
+        }
+        return assemble(self.facts(), self.records, {**reported, **self.collected}, interrupted)
 
     def _record_of_crash(self, check: str, crash: Crash) -> CheckRecord:
         """The record of a check that took its worker down, with the smallest input that was found to do so."""
@@ -199,6 +209,7 @@ class SuiteSession:
             "backend": self.backend.name,
             "accelerator": choice.accelerator,
             "aligner": self.options.aligner,
+            "normalizer": self.options.normalizer,
             "simulated": self.backend.is_fake,
             "no_device_reason": self.backend.no_device_reason,
             "device_count": self.backend.device_count,

@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 
+from fakes import deferral
 from fakes.arguments import LARGE_ELEMENTS, bytes_of, refuse_dtype, refuse_mixture, require_room, tensors_in, unwrap
+from fakes.copies import between_devices, read_to_host
 from fakes.device import Device
 from fakes.geometry import follow_geometry
 from fakes.machine import Machine, _current, current_machine
@@ -60,6 +62,10 @@ def _run_functional(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     stream = machine.current_stream(index)
     if elements > LARGE_ELEMENTS or plan.grows:
         require_room(plan, host_args, host_kwargs, device)
+    if machine.scheduler.defers:
+        if plan.random:
+            return _launch_random(plan, host_args, host_kwargs, machine, device)
+        return deferral.launch(plan, plan.kernel, host_args, host_kwargs, device, machine, stream)
     if plan.waits:
         machine.scheduler.synchronize_stream(stream)
     if plan.random:
@@ -92,25 +98,25 @@ def _run_mutating(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     host_args, host_kwargs, index, elements = unwrap(plan, args, kwargs)
     machine = _current.machine or current_machine()
     device = machine.open(index)
-    written = [_argument(place, args, kwargs) for place in plan.mutated]
-    for value in written:
-        for tensor in tensors_in(value):
-            if not isinstance(tensor, DeviceTensor):
-                refuse_mixture(index, tensor.device)
+    written = [tensor for place in plan.mutated for tensor in tensors_in(_argument(place, args, kwargs))]
+    for tensor in written:
+        if not isinstance(tensor, DeviceTensor):
+            refuse_mixture(index, tensor.device)
     stream = machine.current_stream(index)
-    if plan.waits:
+    if plan.waits and not machine.scheduler.defers:
         machine.scheduler.synchronize_stream(stream)
     if plan.reshapes and elements > LARGE_ELEMENTS:
-        held = sum(tensor._block.size for value in written for tensor in tensors_in(value))
+        held = sum(tensor._block.size for tensor in written)
         require_room(plan, host_args, host_kwargs, device, held)
     if plan.random:
-        result = _launch_random(plan, host_args, host_kwargs, machine, device)
+        result = _launch_random(plan, host_args, host_kwargs, machine, device, written)
+    elif machine.scheduler.defers:
+        result = deferral.launch(plan, plan.kernel, host_args, host_kwargs, device, machine, stream, written)
     else:
         result = machine.scheduler.launch(plan, plan.kernel, host_args, host_kwargs, stream)
     if plan.reshapes:
-        for value in written:
-            for tensor in tensors_in(value):
-                follow_geometry(tensor)
+        for tensor in written:
+            follow_geometry(tensor)
     if len(plan.returns) == 1:
         return _result(plan.returns[0], result, args, kwargs, device, stream)
     if not plan.returns:
@@ -119,7 +125,9 @@ def _run_mutating(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
 
 
 def _result(place: Place | None, value: Any, args: Any, kwargs: Any, device: Device, stream: Any) -> Any:
-    return _wrap_all(value, device, stream) if place is None else _argument(place, args, kwargs)
+    if place is not None:
+        return _argument(place, args, kwargs)
+    return value if type(value) is DeviceTensor else _wrap_all(value, device, stream)
 
 
 def _argument(place: Place, args: Any, kwargs: Any) -> Any:
@@ -136,6 +144,8 @@ def _run_factory(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     dtype = host_kwargs.get("dtype")
     host_kwargs.pop("pin_memory", None)
     if target is not None and target.type != machine.persona.device_type:
+        if machine.scheduler.defers:
+            return read_to_host(plan, host_args, host_kwargs, machine, machine.current_stream(machine.open(index).index))
         machine.scheduler.synchronize_stream(machine.current_stream(index))
         return plan.kernel(*host_args, **host_kwargs)
     host_kwargs["device"] = _CPU
@@ -146,6 +156,13 @@ def _run_factory(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
         device.allocator.require(bytes_of(args[1], dtype or args[0].dtype), machine.current_stream(device.index))
     elif elements > LARGE_ELEMENTS:
         require_room(plan, host_args, {**host_kwargs, "device": None}, device)
+    if machine.scheduler.defers:
+        stream = machine.current_stream(device.index)
+        if index not in (device.index, -1) and plan.name == "aten::_to_copy":
+            return between_devices(plan, host_args, host_kwargs, machine, device, index)
+        if plan.random:
+            return _launch_random(plan, host_args, host_kwargs, machine, device)
+        return deferral.launch(plan, plan.kernel, host_args, host_kwargs, device, machine, stream)
     if plan.random:
         result = _launch_random(plan, host_args, host_kwargs, machine, device)
     else:
@@ -153,13 +170,18 @@ def _run_factory(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     return _wrap_all(result, device, machine.current_stream(device.index))
 
 
-def _launch_random(plan: OperatorPlan, args: Sequence[Any], kwargs: dict[str, Any], machine: Machine, device: Device) -> Any:
+def _launch_random(
+    plan: OperatorPlan, args: Sequence[Any], kwargs: dict[str, Any], machine: Machine, device: Device,
+    written: Sequence[DeviceTensor] = (),
+) -> Any:  # fmt: skip
     """A launch that draws from the generator that was given, else from the device's own."""
     stream = machine.current_stream(device.index)
     given = kwargs.get("generator")
     if given is None:
         given = next((value for value in args if isinstance(value, torch.Generator)), None)
     generator = device.generator if given is None else _checked_generator(given, device)
+    if machine.scheduler.defers:
+        return deferral.launch_random(plan, args, kwargs, generator, device, machine, stream, written)
     if plan.takes_generator:
         if given is None:
             kwargs = {**kwargs, "generator": generator}

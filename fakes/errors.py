@@ -9,10 +9,15 @@ For: what `fakes` raises about its own use. Not for: what a simulated device rai
     │   └── UnsupportedScheduleError             a schedule that does not exist (yet)
     ├── MachineInstalledError (RuntimeError)     a machine is installed already, or the process is another persona's
     ├── MachineNotInstalledError (RuntimeError)  a machine is used after it was uninstalled
-    └── UnsupportedTorchError (RuntimeError)     a PyTorch that cannot carry a simulated device
+    ├── UnsupportedTorchError (RuntimeError)     a PyTorch that cannot carry a simulated device
+    ├── RaceError (RuntimeError)                 two accesses to the same memory that nothing orders (`detect_races=True`)
+    │   └── MissingRecordStreamError             memory that is freed while another stream may still use it
+    └── UnfinishedExplorationError (RuntimeError)  a program with more orders than `explore` was allowed to run
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 
 class FakesError(Exception):
@@ -41,3 +46,40 @@ class MachineNotInstalledError(FakesError, RuntimeError):
 
 class UnsupportedTorchError(FakesError, RuntimeError):
     """This PyTorch lacks what a simulated device is made of."""
+
+
+@dataclass(frozen=True)
+class AccessReport:
+    """One side of a race. `kind` is "read", "write" or "free"; `launch` the operator's or kernel's name and `number` its place in the
+    order of issue; `stream` the stream; `site` the line of the user's code that issued it, or "unknown"; `nbytes` the bytes
+    touched."""
+
+    kind: str
+    launch: str
+    number: int
+    stream: str
+    site: str
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.nbytes} bytes by {self.launch} (launch {self.number}) on {self.stream}, at {self.site}"
+
+
+class RaceError(FakesError, RuntimeError):
+    """Two accesses to the same memory that nothing orders. `first` was issued before `second`; `missing` says which edge there is
+    not."""
+
+    def __init__(self, message: str, first: AccessReport, second: AccessReport, missing: str) -> None:
+        super().__init__(message)
+        self.first = first
+        self.second = second
+        self.missing = missing
+
+
+class MissingRecordStreamError(RaceError):
+    """Memory whose last tensor is gone while another stream may still use it: `record_stream` is missing, or a wait of the stream
+    that allocated it. `second` is the free."""
+
+
+class UnfinishedExplorationError(FakesError, RuntimeError):
+    """A program has more orders than `explore` was allowed to run."""

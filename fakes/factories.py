@@ -13,7 +13,7 @@ import torch
 from fakes.arguments import refuse_dtype
 from fakes.dispatch import dispatch
 from fakes.machine import current_machine
-from fakes.tensor import wrap
+from fakes.tensor import allocate, wrap
 
 _Library: Any = torch.library.Library
 _CPU = torch.device("cpu")
@@ -32,6 +32,11 @@ def _allocate(size: Any, stride: Any, dtype: Any, device: Any, memory_format: An
         extent = 0 if 0 in size else 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     stream = machine.current_stream(target.index)
     target.allocator.require(extent * dtype.itemsize, stream)
+    if machine.scheduler.defers:
+        if stride is None:
+            keywords = {} if memory_format is None else {"memory_format": memory_format}
+            stride = torch.ops.aten.empty.memory_format(size, dtype=dtype, device="meta", **keywords).stride()
+        return allocate(size, stride, dtype, extent * dtype.itemsize, target, stream)
     if stride is None:
         keywords = {} if memory_format is None else {"memory_format": memory_format}
         data = torch.ops.aten.empty.memory_format(size, dtype=dtype, device=_CPU, **keywords)

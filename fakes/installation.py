@@ -19,6 +19,7 @@ from fakes.errors import MachineInstalledError, UnknownPersonaError, Unsupported
 from fakes.machine import Machine, _current
 from fakes.patching import Patches
 from fakes.personas import PERSONAS, Persona
+from fakes.scheduling.policies import Policy
 from fakes.settings import Settings
 
 
@@ -27,7 +28,7 @@ def install(
     *,
     devices: int = 2,
     memory: int | str | Sequence[int | str] = "8 GiB",
-    schedule: str = "eager",
+    schedule: str | Policy = "eager",
     seed: int = 0,
     detect_races: bool = False,
 ) -> Machine:

@@ -4,7 +4,7 @@ For: the interface of a scheduler, and the one that runs everything at once. Not
 (`dispatch.py`), nor streams as users see them (`stream.py`).
 
 An operator is handed over as a launch: a kernel with its host-side arguments, the tensors that it reads and writes, and the
-stream it was issued on. A scheduler may run it now or later; it must return tensors of the right shape, dtype and strides now.
+stream it was issued on. A scheduler may run it now or later.
 """
 
 from __future__ import annotations
@@ -21,16 +21,22 @@ if TYPE_CHECKING:
 
 
 class Scheduler(Protocol):
-    """Orders the work of one machine. Every method may be called from any thread."""
+    """Orders the work of one machine. Every method may be called from any thread.
+
+    `defers` says whether kernels may run later than their launch: operators then come by `issue`, with results that the dispatcher
+    has made (`fakes.deferral`), else by `launch`. `tracks` says whether `issue` needs to know what is read and written.
+    """
+
+    defers: bool
+    tracks: bool
 
     def launch(
         self, plan: OperatorPlan, kernel: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], stream: StreamState
     ) -> Any:
-        """Have `kernel(*args, **kwargs)` run on a stream; what it returns, contents possibly to come.
+        """Have `kernel(*args, **kwargs)` run on a stream now; what it returns.
 
         `args` and `kwargs` hold the host tensors that carry the devices' bytes. `plan.mutated` names the positions and keywords
-        that the kernel writes; everything else is read only. `plan.waits` says that the result's shape or the host needs the
-        contents now.
+        that the kernel writes; everything else is read only.
         """
 
     def record(self, event: EventState, stream: StreamState) -> None:
@@ -69,6 +75,12 @@ class Scheduler(Protocol):
         """Note that host bytes that carried blocks are given back to the system (a segment that is flushed): no launch will ever
         use them as the same memory again. The caller has synchronized the device."""
 
+    def unpinned(self, start: int, nbytes: int) -> None:
+        """Note that pinned host memory at an address is gone. Called from `__del__`, as `freed`."""
+
+    def drain(self) -> None:
+        """Run everything, and raise nothing: the scheduler's life ends."""
+
     def mark(self, stream: StreamState) -> Any:
         """A ticket for all the work issued on a stream so far, for `is_complete`. Raises nothing."""
 
@@ -85,12 +97,13 @@ class Scheduler(Protocol):
         *,
         name: str = "kernel",
         waits: Sequence[Any] = (),
+        duration: int = 2_000,
     ) -> Any:
         """Launch a host callable on a stream; a ticket, as `mark` gives, for its completion.
 
         `kernel` works on host tensors that it holds already (the bytes of device tensors, or pinned memory). `reads` and
         `writes` are those host tensors: they say what it touches. `waits` are tickets that it runs after, besides what was issued
-        on the stream before.
+        on the stream before. `duration` is in simulated nanoseconds.
         """
 
     def sleep(self, nanoseconds: int, stream: StreamState) -> None:
@@ -103,6 +116,9 @@ class Scheduler(Protocol):
 class EagerScheduler:
     """Runs every launch at once, in the order of issue; streams are always idle. The clock counts launches, one microsecond
     each."""
+
+    defers = False
+    tracks = False
 
     def __init__(self) -> None:
         self._nanoseconds = 0
@@ -154,6 +170,12 @@ class EagerScheduler:
     def released(self, memory: torch.Tensor) -> None:
         """See `Scheduler.released`."""
 
+    def unpinned(self, start: int, nbytes: int) -> None:
+        """See `Scheduler.unpinned`."""
+
+    def drain(self) -> None:
+        """See `Scheduler.drain`: nothing is pending."""
+
     def mark(self, stream: StreamState) -> Any:  # noqa: ARG002
         """See `Scheduler.mark`."""
         return None
@@ -171,9 +193,10 @@ class EagerScheduler:
         *,
         name: str = "kernel",  # noqa: ARG002
         waits: Sequence[Any] = (),  # noqa: ARG002
+        duration: int = 2_000,
     ) -> Any:
         """See `Scheduler.issue`: it runs at once."""
-        self._nanoseconds += 1000
+        self._nanoseconds += duration
         kernel()
 
     def sleep(self, nanoseconds: int, stream: StreamState) -> None:  # noqa: ARG002

@@ -18,7 +18,8 @@ from fakes.allocator_settings import settings_at_start
 from fakes.device import Device, PhysicalCard
 from fakes.errors import MachineNotInstalledError
 from fakes.personas import Persona
-from fakes.settings import SCHEDULES, Settings
+from fakes.scheduling.policies import Policy
+from fakes.settings import Settings, new_scheduler
 from fakes.stream_state import StreamState
 
 # Bound here, so that a fault in the adapter's reading of the variable leaves the driver's as it is.
@@ -56,7 +57,10 @@ class Machine:
             PhysicalCard(index, f"{persona.uuid_prefix}{_uuid_of(persona.name, index)}", persona.device_name, memory)
             for index, memory in enumerate(settings.memories)
         )
-        self.scheduler = SCHEDULES[settings.schedule]()
+        previous = getattr(self, "scheduler", None)
+        if previous is not None:
+            previous.drain()
+        self.scheduler = new_scheduler(settings, self.lock)
         self._generation += 1
         self._devices: list[Device] | None = None
         self._forked = False
@@ -70,7 +74,7 @@ class Machine:
         *,
         devices: int | None = None,
         memory: int | str | Sequence[int | str] | None = None,
-        schedule: str | None = None,
+        schedule: str | Policy | None = None,
         seed: int | None = None,
         detect_races: bool = False,
     ) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 
 from fakes.allocation_statistics import Usage
+from fakes.scheduling import poison
+from fakes.scheduling.host_mode import HostMode
 
 BLOCK_BYTES = 512
 """Every allocation takes a multiple of this."""
@@ -63,6 +65,7 @@ class Pool:
         "_region_starts",
         "_regions",
         "_tail",
+        "_touched",
         "is_small",
         "live",
         "recent",
@@ -87,6 +90,7 @@ class Pool:
         self._regions: dict[int, int] = {}
         self._region_starts: list[int] = []
         self._hosts: dict[int, torch.Tensor] = {}
+        self._touched: dict[int, int] = {}  # how many bytes of a region were ever used
         self._arenas: set[int] = set()
         self._granule = SMALL_SEGMENT_BYTES if is_small else LARGE_SEGMENT_BYTES
         self._tail = self._arena_end = 0  # where the expandable segment ends, and where it must
@@ -226,6 +230,7 @@ class Pool:
             del self._regions[segment]
             self._region_starts.remove(segment)
             self._hosts.pop(segment, None)
+            self._touched.pop(segment, None)
 
     @property
     def largest_free(self) -> int:
@@ -274,12 +279,17 @@ class Pool:
     # Host memory --------------------------------------------------------------------------------------------------------------
 
     def bytes_at(self, start: int, size: int) -> torch.Tensor:
-        """The host bytes behind a range, uint8 on the CPU; pages that nobody touches take no memory."""
+        """The host bytes behind a range, uint8 on the CPU, poisoned where nobody has used them; the rest takes no memory."""
         region = self._region_of(start)
         host = self._hosts.get(region)
         if host is None:
             host = self._hosts[region] = _host_memory(self._regions[region])
-        return host[start - region : start - region + size]
+        end, touched = start - region + size, self._touched.get(region, 0)
+        if end > touched:
+            with HostMode():
+                poison.fill(host[touched:end])
+            self._touched[region] = end
+        return host[start - region : end]
 
     def _add_region(self, start: int, size: int) -> None:
         # Addresses only grow, so these are in order.

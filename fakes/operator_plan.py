@@ -39,14 +39,15 @@ class OperatorPlan:
     result which of them it is, or None where it is new; `view_of` is the position that its results are views of, or None.
     `has_device`: it takes a `device` keyword. `random`: it draws numbers, by its own `generator` argument where
     `takes_generator`. `waits`: the host needs its arguments' contents before it can go on. `reshapes`: it may change the geometry
-    of what it writes. `grows`: its result may be far larger than its arguments. `takes_host_tensors`: some arguments may be CPU
-    tensors.
+    of what it writes. `moves_view`: it only does that, and keeps the memory. `grows`: its result may be far larger than its
+    arguments. `takes_host_tensors`: some arguments may be CPU tensors.
     """
 
     __slots__ = (
         "grows",
         "has_device",
         "kernel",
+        "moves_view",
         "mutated",
         "name",
         "operator",
@@ -87,6 +88,7 @@ class OperatorPlan:
             or self.name in _RESIZING_OPERATORS
             or any(isinstance(place, str) for place in self.mutated)
         )
+        self.moves_view = torch.Tag.inplace_view in tags and self.name not in _RESIZING_OPERATORS
         self.takes_host_tensors = self.name in _HOST_TENSOR_OPERATORS
         self.grows = self.name in _GROWING_OPERATORS
         self.run: Callable[[OperatorPlan, Any, Any], Any]

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fakes.machine import Machine
+from fakes.machine import Machine, _current
 from fakes.patching import Patches
 
 _Library: Any = torch.library.Library
@@ -45,7 +45,7 @@ _METHODS = ("new_empty", "new_full", "new_ones", "new_tensor", "new_zeros")
 
 def is_pinned(tensor: torch.Tensor) -> bool:
     """Whether a CPU tensor's memory is pinned."""
-    return getattr(tensor.untyped_storage(), _MARK, False)
+    return getattr(tensor.untyped_storage(), _MARK, None) is not None
 
 
 def apply(patches: Patches, machine: Machine) -> None:
@@ -68,11 +68,26 @@ def _is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
 
 def _pin_memory(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
     del device
-    return _mark(torch.ops.aten.clone.default(tensor))
+    return mark(torch.ops.aten.clone.default(tensor))
 
 
-def _mark(tensor: torch.Tensor) -> torch.Tensor:
-    setattr(tensor.untyped_storage(), _MARK, True)
+class _Pin:
+    """The mark of a pinned storage; ends with it."""
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self._start = storage.data_ptr()
+        self._nbytes = storage.nbytes()
+
+    def __del__(self) -> None:
+        if _current.machine is not None:
+            _current.machine.scheduler.unpinned(self._start, self._nbytes)
+
+
+def mark(tensor: torch.Tensor) -> torch.Tensor:
+    """Pin a host tensor's memory; the tensor itself comes back."""
+    storage = tensor.untyped_storage()
+    if getattr(storage, _MARK, None) is None:
+        setattr(storage, _MARK, _Pin(storage))
     return tensor
 
 
@@ -85,6 +100,6 @@ def _pinning(factory: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
         result = factory(*args, **kwargs)
         if result.device.type != "cpu":
             raise RuntimeError("Only dense CPU tensors can be pinned")
-        return _mark(result)
+        return mark(result)
 
     return pinning

@@ -7,14 +7,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fakes.errors import MachineConfigurationError, UnsupportedScheduleError
 from fakes.launch import EagerScheduler, Scheduler
 from fakes.memory_size import parse_memory_size
+from fakes.scheduling.policies import Lazy, Policy, Recorded, Seeded
+from fakes.scheduling.scheduler import DeferringScheduler
 
-SCHEDULES: dict[str, Callable[[], Scheduler]] = {"eager": EagerScheduler}
-"""Every schedule by name, and what makes its scheduler."""
 MAX_DEVICES = 64
+
+
+def _eager(settings: Settings, lock: Any) -> Scheduler:
+    if not settings.detect_races:
+        return EagerScheduler()
+    return DeferringScheduler(Recorded(), lock=lock, detect_races=True, fails_at_once=True)
+
+
+def _lazy(settings: Settings, lock: Any) -> Scheduler:
+    return DeferringScheduler(Lazy(), lock=lock, detect_races=settings.detect_races)
+
+
+def _seeded(settings: Settings, lock: Any) -> Scheduler:
+    return DeferringScheduler(Seeded(settings.seed), lock=lock, detect_races=settings.detect_races)
+
+
+def _directed(settings: Settings, lock: Any) -> Scheduler:
+    return DeferringScheduler(Lazy(), lock=lock, detect_races=settings.detect_races, reverse_conflicts=True)
+
+
+SCHEDULES: dict[str, Callable[[Settings, Any], Scheduler]] = {
+    "eager": _eager,
+    "lazy": _lazy,
+    "seeded": _seeded,
+    "directed": _directed,
+}
+"""Every schedule by name, and what makes its scheduler out of the settings and the machine's lock."""
+
+
+def new_scheduler(settings: Settings, lock: Any) -> Scheduler:
+    """The scheduler that settings ask for."""
+    if isinstance(settings.schedule, str):
+        return SCHEDULES[settings.schedule](settings, lock)
+    return DeferringScheduler(settings.schedule, lock=lock, detect_races=settings.detect_races)
 
 
 @dataclass(frozen=True)
@@ -22,7 +57,7 @@ class Settings:
     """What a machine is made of; `validated` is the only way to make one from callers' values."""
 
     memories: tuple[int, ...]
-    schedule: str
+    schedule: str | Policy
     seed: int
     detect_races: bool
 
@@ -45,12 +80,13 @@ class Settings:
                 raise MachineConfigurationError(
                     f"memory has {len(memories)} sizes for {devices} devices; give one size, or one a device"
                 )
-        if not isinstance(schedule, str) or schedule not in SCHEDULES:
+        if not (schedule in SCHEDULES if isinstance(schedule, str) else callable(getattr(schedule, "hold", None))):
             raise UnsupportedScheduleError(
-                f"schedule={schedule!r} is not available; legal schedules: {', '.join(sorted(SCHEDULES))}"
+                f"schedule={schedule!r} is not available; legal schedules: {', '.join(sorted(SCHEDULES))}, and an object with the "
+                "method hold() of fakes.scheduling.policies.Policy"
             )
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
             raise MachineConfigurationError(f"seed={seed!r} is not a seed; give an int from 0 to 2**64 - 1")
-        if detect_races is not False:
-            raise MachineConfigurationError(f"detect_races={detect_races!r} is not available with schedule 'eager'; give False")
-        return cls(memories, schedule, seed, False)
+        if not isinstance(detect_races, bool):
+            raise MachineConfigurationError(f"detect_races={detect_races!r} is not a choice; give True or False")
+        return cls(memories, schedule, seed, detect_races)  # type: ignore[arg-type]

@@ -10,13 +10,16 @@ from typing import Any, NoReturn
 
 import torch
 
+from fakes import deferral
 from fakes.arguments import bytes_of, refuse_mixture, unwrap
+from fakes.copies import copy
+from fakes.device import Device
 from fakes.geometry import set_geometry
 from fakes.machine import _current, current_machine
 from fakes.operator_plan import OperatorPlan
 from fakes.pinned_memory import is_pinned
-from fakes.storage import DeviceStorage
-from fakes.tensor import DeviceTensor, host_tensor, wrap, wrap_view
+from fakes.storage import DeviceStorage, block_data
+from fakes.tensor import DeviceTensor, allocate, host_tensor, wrap, wrap_view
 
 aten = torch.ops.aten
 _CPU = torch.device("cpu")
@@ -30,15 +33,18 @@ def _copy(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     contents = host_tensor(source) if from_device else source
     if from_device:
         machine.open(source._index)
+    asked = bool(args[2]) if len(args) > 2 else bool((kwargs or {}).get("non_blocking", False))
+    if machine.scheduler.defers:
+        machine.open((destination if to_device else source)._index)
+        copy(plan, destination, source, asked, machine)
+        return destination
     index = destination._index if to_device else source._index
     machine.open(index)
     stream = machine.current_stream(index)
     machine.scheduler.launch(plan, plan.kernel, (data, contents), {}, stream)
-    if not (to_device and from_device):
-        # Only pinned memory can be copied behind the host's back.
-        asked = bool(args[2]) if len(args) > 2 else bool((kwargs or {}).get("non_blocking", False))
-        if not (asked and is_pinned(data if from_device else contents)):
-            machine.scheduler.synchronize_stream(stream)
+    # Only pinned memory can be copied behind the host's back.
+    if not (to_device and from_device) and not (asked and is_pinned(data if from_device else contents)):
+        machine.scheduler.synchronize_stream(stream)
     return destination
 
 
@@ -47,7 +53,10 @@ def _read(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     host_args, host_kwargs, index, _ = unwrap(plan, args, kwargs)
     machine = current_machine()
     machine.open(index)
-    machine.scheduler.synchronize_stream(machine.current_stream(index))
+    stream = machine.current_stream(index)
+    if machine.scheduler.defers:
+        return deferral.read(plan, plan.kernel, host_args, host_kwargs, machine, stream)
+    machine.scheduler.synchronize_stream(stream)
     return plan.kernel(*host_args, **host_kwargs)
 
 
@@ -56,13 +65,36 @@ def _resize(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     size = args[1] if plan.name == "aten::resize_" else args[1].shape
     nbytes = tensor.storage_offset() * tensor.itemsize + bytes_of(size, tensor.dtype)
     machine = current_machine()
-    machine.scheduler.synchronize_device(machine.open(tensor._index).index)
+    device = machine.open(tensor._index)
+    machine.scheduler.synchronize_device(device.index)
+    if machine.scheduler.defers:
+        _resize_deferred(tensor, size, nbytes, device, kwargs or {})
+        return tensor
     if nbytes > tensor._block.size:
         tensor._block.resize(nbytes)
     keywords = {name: value for name, value in (kwargs or {}).items() if value is not None}
     aten.resize_.default(tensor._data, list(size), **keywords)
     set_geometry(tensor, tensor._data)
     return tensor
+
+
+def _resize_deferred(tensor: DeviceTensor, size: Any, nbytes: int, device: Device, keywords: dict[str, Any]) -> None:
+    """A size that the block cannot hold moves the tensor to a new one; other tensors on the old one stay there."""
+    old, itemsize = tensor._data, tensor.itemsize
+    shape = aten.empty.memory_format(list(size), dtype=tensor.dtype, device="meta")
+    aten.resize_.default(shape, list(size), **{name: value for name, value in keywords.items() if value is not None})
+    block = tensor._block
+    if nbytes > block.size:
+        moved = allocate((nbytes,), (1,), torch.uint8, nbytes, device, current_machine().current_stream(device.index))
+        kept = block_data(block, (block.size,), (1,), torch.uint8, block.size) if block.size else None
+        if kept is not None:
+            aten.copy_.default(moved._data[: block.size], kept)
+        block = moved._block
+    whole = block.size // itemsize * itemsize
+    flat = block_data(block, (whole // itemsize,), (1,), tensor.dtype, whole)
+    tensor._data = aten.as_strided.default(flat, shape.shape, shape.stride(), old.storage_offset())
+    tensor._block = block
+    set_geometry(tensor, tensor._data)
 
 
 def _set(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
@@ -104,6 +136,9 @@ def _pack_sequence(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     host_args, host_kwargs, index, _ = unwrap(plan, args, kwargs)
     machine = current_machine()
     device, stream = machine.open(index), machine.current_stream(index)
+    if machine.scheduler.defers:
+        data, batch_sizes = deferral.read(plan, plan.kernel, host_args, host_kwargs, machine, stream)
+        return deferral.place(data, plan, device, machine, stream), batch_sizes
     data, batch_sizes = machine.scheduler.launch(plan, plan.kernel, host_args, host_kwargs, stream)
     return wrap(data, device, stream), batch_sizes
 

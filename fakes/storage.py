@@ -16,6 +16,9 @@ from fakes.allocator import Block
 from fakes.device import Device
 from fakes.machine import current_machine
 
+_to_dlpack: Any = torch._C._to_dlpack
+_from_dlpack: Any = torch._C._from_dlpack
+
 
 class DeviceStorage(torch.UntypedStorage):
     """A storage on a simulated device; made by `on_device` and `storage_of`."""
@@ -60,6 +63,13 @@ class DeviceStorage(torch.UntypedStorage):
         Raises:
             torch.OutOfMemoryError: the device has no room; the storage is then as it was.
         """
+        scheduler = current_machine().scheduler
+        scheduler.synchronize_device(self._device.index)
+        if scheduler.defers:
+            # The bytes are those of the block, whose size the tensors on it rely on.
+            if size > self.nbytes():
+                raise RuntimeError(f"a storage of {self.nbytes()} bytes cannot grow to {size} while work is deferred")
+            return self
         self._block.resize(size)
         super().resize_(size)
         return self
@@ -82,6 +92,18 @@ def storage_of(data: torch.Tensor, block: Block, device: torch.device) -> Device
     return result
 
 
+def block_data(block: Block, size: Any, stride: Any, dtype: torch.dtype, nbytes: int) -> torch.Tensor:
+    """A host tensor over the first `nbytes` of a block, with a storage of its own: a storage's Python object names the block, which
+    must not hold it in turn."""
+    if not nbytes:
+        empty: torch.Tensor = torch.ops.aten.empty_strided.default(size, stride, dtype=dtype, device="cpu")
+        return empty
+    memory = block.bytes()
+    flat = _from_dlpack(_to_dlpack(memory if memory.numel() == nbytes else memory[:nbytes]))
+    data: torch.Tensor = torch.ops.aten.as_strided.default(flat.view(dtype), size, stride)
+    return data
+
+
 def on_device(host: torch.UntypedStorage, index: int) -> DeviceStorage:
     """Turn a host storage that nobody else uses into one on a device.
 
@@ -93,6 +115,13 @@ def on_device(host: torch.UntypedStorage, index: int) -> DeviceStorage:
     device: Device = machine.open(index)
     storage: Any = host
     block = Block(device.allocator, host.nbytes(), machine.current_stream(index))
+    if machine.scheduler.defers and host.nbytes():
+        # The caller's host memory stays as it is; what the block held before must have ended.
+        machine.scheduler.synchronize_device(index)
+        memory: Any = block_data(block, (host.nbytes(),), (1,), torch.uint8, host.nbytes())
+        source = torch.empty(0, dtype=torch.uint8, device="cpu")
+        memory.copy_(torch.ops.aten.set_.source_Storage(source, host))
+        storage = memory.untyped_storage()
     storage.__class__ = DeviceStorage
     storage._device = device.torch_device
     storage._block = block

@@ -11,12 +11,14 @@ from typing import Any
 class StreamState:
     """One queue of one device. `id` is unique on the device; 0 is the default stream."""
 
-    __slots__ = ("__weakref__", "device_index", "id", "priority")
+    __slots__ = ("__weakref__", "device_index", "id", "priority", "queue")
 
     def __init__(self, device_index: int, stream_id: int, priority: int = 0) -> None:
         self.device_index = device_index
         self.id = stream_id
         self.priority = priority
+        self.queue: Any = None
+        """The scheduler's own note of what is pending here."""
 
     def __repr__(self) -> str:
         return f"stream {self.id} of device {self.device_index}"

@@ -18,7 +18,7 @@ from torch import _tensor_str as printing
 from fakes.allocator import Block
 from fakes.device import Device
 from fakes.machine import current_machine
-from fakes.storage import DeviceStorage, storage_of
+from fakes.storage import DeviceStorage, block_data, storage_of
 
 _make: Any = torch.Tensor._make_wrapper_subclass
 _strided = torch.strided
@@ -175,6 +175,22 @@ def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
         DeviceTensor, size, data.stride(), data.storage_offset(), None, data.dtype, _strided, device.torch_device
     )
     tensor._data = data
+    tensor._block = block
+    tensor._index = device.index
+    return tensor
+
+
+def allocate(size: Any, stride: Any, dtype: torch.dtype, nbytes: int, device: Device, stream: Any) -> DeviceTensor:
+    """A tensor with memory of its own on a device, whose bytes are those of its block; its contents are undefined.
+
+    `nbytes` is what its elements span.
+
+    Raises:
+        torch.OutOfMemoryError: the device has no room.
+    """
+    block = Block(device.allocator, nbytes, stream)
+    tensor: DeviceTensor = _make(DeviceTensor, size, stride, 0, None, dtype, _strided, device.torch_device)
+    tensor._data = block_data(block, size, stride, dtype, nbytes)
     tensor._block = block
     tensor._index = device.index
     return tensor

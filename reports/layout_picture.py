@@ -84,7 +84,8 @@ def render_svg(layout: ParallelLayout, sequence_lengths: Sequence[int]) -> str:
     length = layout.local_length(sequence_lengths)
     scale = _CELL if length <= _MOST_CELLS else _BAR / length
     ranks = list(layout.all_ranks())
-    width = _LABEL + max(scale * length, 6 * _CELL) + 20
+    words = max(7.4 * len(_title(layout, sequence_lengths)), 5.9 * len(_legend(layout, sequence_lengths)))
+    width = max(_LABEL + scale * length, words) + 20
     height = _ROW * (len(ranks) + 3)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" font-family="sans-serif" font-size="11" role="img">',

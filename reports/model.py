@@ -227,32 +227,45 @@ class Exceptions(Model):
     """Entries that are wrong: passed, matched nothing, ambiguous, expired. Each makes the run fail."""
 
 
+class Lane(Model):
+    """One queue of a timeline: the host, or a stream."""
+
+    title: str
+    device: Count | None = None
+    """Left out for the host."""
+
+
 class Span(Model):
-    """Something that took time on a lane of a timeline."""
+    """Something that took place on a lane."""
 
     lane: Count
+    """By its place in the list of lanes."""
     name: str
+    kind: Literal["work", "record", "wait"]
     start: Count
-    """Nanoseconds, simulated or real; so for the end."""
+    """In nanoseconds, or in thousandths of a step; so for the end."""
     end: Count
-    wrong: bool = False
-    """Whether this is where it went wrong."""
+    ran: Count | None = None
+    """Its place in the order in which work ran, where that is known."""
 
 
 class Edge(Model):
-    """An order between two spans, by their places in the list."""
+    """An order between two moments on two lanes."""
 
-    before: Count
-    after: Count
-    name: str
-    missing: bool = False
-    """Whether this order was due and is not there."""
+    from_lane: Count
+    start: Count
+    lane: Count
+    end: Count
+    missing: bool
+    """Whether this order was due and had no effect."""
 
 
 class Timeline(Model):
-    """Who ran when; drawn in the HTML, and there as a Chrome trace."""
+    """Who was given what, and who waits for whom; drawn in the HTML, and there as a Chrome trace."""
 
-    lanes: tuple[str, ...]
+    in_steps: bool
+    """Whether times are thousandths of a step of the program instead of nanoseconds."""
+    lanes: tuple[Lane, ...]
     spans: tuple[Span, ...]
     edges: tuple[Edge, ...]
 

@@ -21,9 +21,12 @@ from reports.untrusted_text import printable
 
 # Strings and what stands between them, up to the next bracket; bounded, since each repetition costs the matcher memory until it ends.
 _NO_BRACKETS = re.compile(rb'(?:"[^"]*"[^"\[\]{}]*){1,1000}')
+_STRING = re.compile(rb'"[^"]*"')
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
 _NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_LONGEST_INTEGER = 20  # characters: the unsigned and signed 64-bit integers
+_LONGEST_INTEGER = (
+    400  # characters: a failing program may hold integers past 64 bits, and what is longer costs more than linear time
+)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,8 @@ def _checked_before_parsing(data: bytes, name: str, limits: JsonLimits) -> str:
     values = sum(map(unescaped.count, (b",", b"[", b"{", b":")))
     if values > limits.values:
         raise StrictJsonError("json-size", name, f"more than {limits.values} values")
-    if len(data) > limits.string and re.search(rb'"[^"]{%d}' % (limits.string + 1), unescaped):
+    longest = max((len(match[0]) - 2 for match in _STRING.finditer(unescaped)), default=0) if len(data) > limits.string else 0
+    if longest > limits.string:
         raise StrictJsonError("json-string", name, f"a string of more than {limits.string} bytes")
     brackets = _NO_BRACKETS.sub(b"", unescaped).translate(None, _NOT_BRACKETS)
     depth = max(accumulate(1 if bracket in b"[{" else -1 for bracket in brackets), default=0)

@@ -6,13 +6,15 @@ For: `examining.py`. Not for: what follows from the outcomes (`worth_steps.py`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from conformance.clauses import Clause
+from reports.derived_facts import SUITE, checks_of_suite
+from reports.facts import folder_digest
 from reports.levels import clause_outcomes
 from reports.model import CheckResult, ClauseResult
 from reports.rendering import REPORT
-from reports.verification.findings import Examined, Finding, Note, Said, Step
+from reports.verification.findings import Examined, Finding, NotChecked, Note, Said, Step
 
 _NEEDS_FAILURE = frozenset({"fail", "flaky"})
 _NEEDS_REASON = frozenset({"unsupported", "not-run", "not-checkable", "fail", "flaky", "harness-error"})
@@ -41,7 +43,8 @@ def find_clauses(examined: Examined) -> Iterator[Said]:
     for clause in report.clauses:
         if clause.id in contract.clauses:
             yield from _altered(clause, contract.clauses[clause.id])
-    if times.keys() == contract.clauses.keys() and [clause.id for clause in report.clauses] != list(contract.clauses):
+    ids = [clause.id for clause in report.clauses]
+    if sorted(ids) == sorted(contract.clauses) and ids != list(contract.clauses):
         yield Finding("clause-order", f"{REPORT}/clauses", "the clauses are not in the contract's order")
     if report.suite.contract_digest != contract.digest:
         yield Finding("contract-digest", f"{REPORT}/suite/contract_digest", f"not the digest of contract {revision}")
@@ -85,6 +88,28 @@ def find_checks(examined: Examined) -> Iterator[Said]:
         yield from _inconsistent(check)
 
 
+def find_suite(examined: Examined) -> Iterator[Said]:
+    """The checks are those that the suite has, where the suite is the one here."""
+    report = examined.report
+    theirs, mine = report.suite.digests.get("conformance"), folder_digest(SUITE)
+    if theirs != mine:
+        yield NotChecked("Made with another version of the suite: whether the report has all of its checks is not known here.")
+        return
+    found: dict[str, set[str]] = {}
+    for clause in report.clauses:
+        for name in clause.checks:
+            found.setdefault(name.partition("[")[0], set()).add(clause.id)
+    due = checks_of_suite()
+    for name in sorted(found.keys() | due.keys()):
+        if found.get(name, set()) != set(due.get(name, ())):
+            message = f"stands under {_listed(found.get(name, ()))}; in the suite under {_listed(due.get(name, ()))}"
+            yield Finding.about("check-list", f"{REPORT}/checks/{name}", message)
+
+
+def _listed(ids: Iterable[str]) -> str:
+    return ", ".join(sorted(ids)) or "no clause"
+
+
 def _inconsistent(check: CheckResult) -> Iterator[Said]:
     where = f"{REPORT}/checks/{check.name}"
     if check.outcome in ("waived", "known-failure", "not-yet-checked"):
@@ -118,5 +143,6 @@ def _at(clause_id: str) -> str:
 CONTRACT_STEPS = (
     Step("clauses", "Every clause of the contract is there once, as the contract has it", find_clauses),
     Step("checks", "Every check is there once, with what its outcome needs", find_checks),
+    Step("suite", "The checks are those of the suite", find_suite),
     Step("outcomes", "Every clause has the outcome that its checks give", find_outcomes),
 )

@@ -5,14 +5,15 @@ For: `examining.py`. Not for: the rules themselves (`reports.levels`, `docs/leve
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import datetime
 
 from conformance.backends import FAKE_PREFIX
 from conformance.effort_sizes import EXAMPLES
+from reports.derived_facts import configuration_digest, supplied_subjects
+from reports.known_failures import problems
 from reports.levels import count_outcomes, judge
-from reports.model import ExceptionEntry, Report
+from reports.model import Report
 from reports.rendering import REPORT
 from reports.verification import command_line_options
 from reports.verification.findings import Examined, Finding, Note, Said, Step
@@ -72,16 +73,31 @@ def find_run(examined: Examined) -> Iterator[Said]:
     names = {check.name: check.outcome for check in report.checks}
     if run.checks != len(report.checks):
         yield Finding("run-checks", f"{REPORT}/run/checks", f"says {run.checks}; there are {len(report.checks)}")
-    if run.reported > run.checks or (run.complete and not run.deselected and run.reported != run.checks):
-        message = f"{run.reported} of {run.checks} checks reported, of a run that is {'' if run.complete else 'not '}complete"
-        yield Finding("run-checks", f"{REPORT}/run/reported", message)
+    accounted = run.reported + len(run.deselected)
+    if accounted > run.checks or (run.complete and accounted != run.checks):
+        message = f"{run.reported} reported and {len(run.deselected)} left out of {run.checks} checks"
+        yield Finding(
+            "run-checks", f"{REPORT}/run/reported", f"{message}, of a run that is {'' if run.complete else 'not '}complete"
+        )
     for name in run.deselected:
         if names.get(name, "not-run") != "not-run":
             yield Finding.about(
                 "run-deselected", f"{REPORT}/run/deselected", f"{name} was left out, and has the outcome {names[name]}"
             )
+    yield from _derived(report)
     if report.suite.tree == "clean" and report.suite.changed:
         yield Finding.about("tree", f"{REPORT}/suite/tree", f"clean, and {report.suite.changed[0]} was changed")
+
+
+def _derived(report: Report) -> Iterator[Said]:
+    """Facts that follow from others."""
+    backend = report.backend
+    supplied = supplied_subjects(backend.normalizer, backend.aligner)
+    if backend.supplied != supplied:
+        message = f"{', '.join(backend.supplied)}; with this normalizer and aligner they are {', '.join(supplied)}"
+        yield Finding.about("supplied", f"{REPORT}/backend/supplied", message)
+    if backend.configuration_digest != configuration_digest(backend.configuration):
+        yield Finding("configuration-digest", f"{REPORT}/backend/configuration_digest", "not the digest of the configuration shown")
 
 
 def _simulated(report: Report) -> Iterator[Said]:
@@ -149,35 +165,23 @@ def find_exceptions(examined: Examined) -> Iterator[Said]:
         return
     if not named_on_line:
         yield Finding("exceptions", f"{REPORT}/exceptions", "shown, and the command line has no --known-failures")
-    problems = [problem for entry in exceptions.entries for problem in _problems(entry, report)]
-    if problems and not exceptions.problems:
-        for problem in problems:
+    due = problems(report)
+    for problem in due:
+        if problem not in exceptions.problems:
             yield Finding.about("exception-hidden-problem", f"{REPORT}/exceptions", problem)
+    for problem in exceptions.problems:
+        if problem not in due:
+            yield Finding.about("exception-no-problem", f"{REPORT}/exceptions/problems", f"this is none: {problem}")
     for problem in exceptions.problems:
         yield Note(f"The run failed on its known failures: {problem}")
     for entry in exceptions.entries:
+        try:
+            datetime.strptime(entry.expires, "%Y-%m-%d")
+        except ValueError:
+            yield Finding.about(
+                "exception-date", f"{REPORT}/exceptions", f"{entry.clause} is excepted until {entry.expires}, no date"
+            )
         yield Note(f"{entry.kind} {entry.clause}: {entry.reason} (until {entry.expires}, {entry.url})")
-
-
-def _problems(entry: ExceptionEntry, report: Report) -> Iterator[str]:
-    """What the run should have called an error."""
-    outcomes = {clause.id: clause.outcome for clause in report.clauses}
-    outcome = outcomes.get(entry.clause)
-    if outcome is None:
-        yield f"{entry.clause} is excepted, and is no clause"
-    elif outcome == "pass":
-        yield f"{entry.clause} is excepted as a {entry.kind}, and passed"
-    names = [device.name or "" for device in report.host.devices]
-    if names and not any(fnmatch.fnmatchcase(name, entry.device) for name in names):
-        yield f"{entry.clause} is excepted for {entry.device}, and there is no such device"
-    try:
-        if date.fromisoformat(entry.expires) < date.fromisoformat(report.run.started[:10]):
-            yield f"{entry.clause} is excepted until {entry.expires}, before the run"
-    except ValueError:
-        yield f"{entry.clause} is excepted until {entry.expires}, which is no date"
-    others = [other for other in report.exceptions.entries if other.clause == entry.clause] if report.exceptions else []
-    if len(others) > 1 and others[0] is entry:
-        yield f"{entry.clause} is excepted {len(others)} times"
 
 
 WORTH_STEPS = (

@@ -93,12 +93,14 @@ def test_elapsed_time_follows_the_work() -> None:
     for _ in range(20):
         tensor = tensor + 1
     end.record()
+    end.synchronize()
     assert 0 < start.elapsed_time(middle) < middle.elapsed_time(end)
     assert start.elapsed_time(end) == start.elapsed_time(end)
     assert start.elapsed_time(start) == 0
     start.record()
     torch.musa._sleep(5_000_000)
     end.record()
+    end.synchronize()
     assert start.elapsed_time(end) >= 5
 
 

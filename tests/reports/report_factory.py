@@ -13,6 +13,7 @@ from conformance import CONTRACT_REVISION
 from conformance.clauses import AREAS, CLAUSES
 from conformance.effort_sizes import EXAMPLES
 from reports.contract_digest import contract_digest
+from reports.derived_facts import configuration_digest
 from reports.levels import finished, nothing_judged
 from reports.model import (
     FORMAT,
@@ -28,6 +29,7 @@ from reports.model import (
     Exceptions,
     Failure,
     HostFacts,
+    Lane,
     LayoutPicture,
     OutcomeName,
     Report,
@@ -40,6 +42,7 @@ from reports.model import (
 from reports.package import package_files
 from reports.rendering import renderer_version
 
+CONFIGURATION = {"communication_backend": "mccl", "visible_devices": ["MUSA_VISIBLE_DEVICES"]}
 DENIED = ("expandable_segments", "ipc")
 """Capabilities that the made backend lacks."""
 _SAID = {
@@ -59,14 +62,19 @@ def sha256(text: str) -> str:
 def make_timeline() -> Timeline:
     """Two streams, a kernel that reads too early, and the edge that is missing."""
     return Timeline(
-        lanes=("host", "musa:0 stream 0", "musa:0 stream 1"),
+        in_steps=True,
+        lanes=(Lane(title="host"), Lane(title="s0", device=0), Lane(title="s1", device=0)),
         spans=(
-            Span(lane=0, name="launch fill", start=0, end=200),
-            Span(lane=0, name="launch copy", start=250, end=400),
-            Span(lane=1, name="fill(a, 7)", start=900, end=2400),
-            Span(lane=2, name="copy(b, a)", start=500, end=1100, wrong=True),
+            Span(lane=1, name="a = full(7)", kind="work", start=0, end=800, ran=1),
+            Span(lane=1, name="e0.record", kind="record", start=1000, end=1800),
+            Span(lane=2, name="wait_event(e0)", kind="wait", start=2000, end=2800),
+            Span(lane=2, name="b.copy_(a)", kind="work", start=3000, end=3800, ran=0),
+            Span(lane=0, name="wait for all, read all", kind="wait", start=4000, end=4800),
         ),
-        edges=(Edge(before=0, after=2, name="launch"), Edge(before=2, after=3, name="wait_event(e0)", missing=True)),
+        edges=(
+            Edge(from_lane=1, start=1700, lane=2, end=2750, missing=True),
+            Edge(from_lane=2, start=3700, lane=0, end=4750, missing=False),
+        ),
     )
 
 
@@ -174,8 +182,8 @@ def make_report(
             module_digest=sha256("adapter"),
             distribution="accelerator-conformance 0.1.0",
             device_type="musa",
-            configuration={"communication_backend": "mccl", "visible_devices": ["MUSA_VISIBLE_DEVICES"]},
-            configuration_digest=sha256("configuration"),
+            configuration=CONFIGURATION,
+            configuration_digest=configuration_digest(CONFIGURATION),
         ),
         suite=SuiteFacts(
             version="0.1.0",

@@ -24,7 +24,7 @@ _REFUSED: list[tuple[bytes, str, str]] = [  # document, reason, part of the mess
     (b'{"a": [1, NaN]}', "json-number", "r.json/a/1: NaN is no JSON"),
     (b"-Infinity", "json-number", "-Infinity"),
     (b'{"a": 1e999}', "json-number", "r.json/a: 1e999 is no finite number"),
-    (b'{"a": 1' + b"0" * 30 + b"}", "json-number", "an integer of 31 characters"),
+    (b'{"a": 1' + b"0" * 500 + b"}", "json-number", "an integer of 501 characters"),
     (b"1" + b"0" * 1500 + b".5e1", "json-number", "no finite number"),
     (b"[" * 9 + b"]" * 9, "json-depth", "nested 9 deep; at most 8"),
     (b'{"[[[[[[[[[": ' + b'{"a":' * 9 + b"1" + b"}" * 10, "json-depth", "nested 10 deep"),
@@ -68,7 +68,7 @@ def test_refused(document: bytes, reason: str, text: str) -> None:
         b'["' + b'\\"' * 25 + b'"]',
         b"[" * 8 + b"]" * 8,
         b'["[[[[[[[[[[[[[[[[[[", "{", "\\"[[[[[[[[[[["]',
-        b'["\\ud83d\\ude00", -9223372036854775808, 1e308, "\\\\ud800"]',
+        b'["\\ud83d\\ude00", -1000000000000000000000000000000, 1e308, "\\\\ud800"]',
     ],
 )
 def test_read(document: bytes) -> None:

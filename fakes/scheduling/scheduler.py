@@ -1,0 +1,434 @@
+"""The scheduler that defers: work is queued, and runs in an order that a policy takes among the legal ones.
+
+For: what is legal, when the host has to wait, and what an error or a race does. Not for: which legal order is taken (`policies.py`,
+`exploration.py`), nor what an operator needs to be queued (`fakes.deferral`).
+
+Work of one stream runs in the order of issue; a wait holds its stream until the event's record has run; what the host waits for runs
+before the host goes on; nothing else is promised. A query that is answered "no" lets the device do one launch, so that code that
+polls ends. A kernel that fails leaves its results poisoned, and every later launch on, or wait for, its device raises.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fakes.errors import RaceError
+from fakes.scheduling import poison, simulated_time
+from fakes.scheduling.call_site import call_site
+from fakes.scheduling.host_mode import HostMode
+from fakes.scheduling.launches import Launch, Queue
+from fakes.scheduling.policies import Policy
+from fakes.scheduling.race_detector import Tracker
+from fakes.stream_state import EventState, StreamState
+
+if TYPE_CHECKING:
+    from fakes.allocator import Block
+    from fakes.operator_plan import OperatorPlan
+
+MOST_PENDING = 1024
+"""A stream holds so many launches; the host waits for room, as on hardware."""
+
+
+class DeferringScheduler:
+    """See `fakes.launch.Scheduler`. `races` are the races reported so far."""
+
+    defers = True
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        lock: Any = None,
+        detect_races: bool = False,
+        reverse_conflicts: bool = False,
+        fails_at_once: bool = False,
+    ) -> None:
+        self.policy = policy
+        self.races: list[RaceError] = []
+        self.tracker = Tracker() if detect_races or reverse_conflicts else None
+        self.tracks = self.tracker is not None
+        self._lock: Any = lock or threading.RLock()
+        self._detects_races = detect_races
+        self._reverses_conflicts = reverse_conflicts
+        self._fails_at_once = fails_at_once
+        self._queues: list[Queue] = []
+        self._issued = 0
+        self._sequence = 0
+        self._host_time = 0
+        self._unpinned: deque[tuple[int, int]] = deque()
+        self._freed: deque[tuple[torch.Tensor, StreamState, tuple[StreamState, ...]]] = deque()
+        self._observed: deque[Launch] = deque()
+        self._unraised: list[RaceError] = []
+        self._failures: dict[int, tuple[str, BaseException]] = {}
+
+    # Issuing ------------------------------------------------------------------------------------------------------------------
+
+    def launch(
+        self, plan: OperatorPlan, kernel: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], stream: StreamState
+    ) -> Any:
+        """See `Scheduler.launch`: for a kernel whose result the host needs now. It runs on the stream, and the host waits."""
+        tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+        results: list[Any] = []
+        self.issue(lambda: results.append(kernel(*args, **kwargs)), tensors, (), stream, name=plan.name)
+        self.synchronize_stream(stream)
+        return results[0]
+
+    def issue(
+        self,
+        kernel: Callable[[], Any] | None,
+        reads: Sequence[torch.Tensor],
+        writes: Sequence[torch.Tensor],
+        stream: StreamState,
+        *,
+        name: str = "kernel",
+        waits: Sequence[Any] = (),
+        duration: int = simulated_time.KERNEL,
+    ) -> Launch:
+        """See `Scheduler.issue`. `duration` is in simulated nanoseconds.
+
+        Raises:
+            RaceError: races are detected, and this launch is the second access; it is then not issued.
+            RuntimeError: a kernel failed on this device before.
+        """
+        with self._lock:
+            self._enter()
+            if self._failures:
+                self._raise_failure(stream.device_index)
+            launch = Launch(name, kernel, self._queue(stream), [ticket for ticket in waits if ticket is not None])
+            self._append(launch, duration, reads, writes, waits)
+            self._advance()
+            if self._fails_at_once and self._failures:
+                raise self._failures.popitem()[1][1]
+            return launch
+
+    def _append(
+        self, launch: Launch, duration: int, reads: Sequence[Any] = (), writes: Sequence[Any] = (), waits: Sequence[Any] = ()
+    ) -> None:
+        queue, tracker = launch.queue, self.tracker
+        launch.number = self._issued
+        if tracker is not None:
+            launch.site = call_site()
+            for ticket in waits:
+                if ticket is not None:
+                    tracker.order.waited(queue, ticket)
+            launch.position = queue.issued
+            launch.sequence = self._sequence
+            tracker.order.launched(launch)
+            conflicts = tracker.touch(launch, reads, writes)
+            if conflicts:
+                self._conflicting(conflicts, ())
+        self._issued += 1
+        self._host_time += simulated_time.LAUNCH
+        start = max(queue.time, self._host_time)
+        for ticket in waits:
+            if ticket is not None and ticket.end > start:
+                start = ticket.end
+        launch.end = queue.time = start + duration
+        launch.turn = launch.number + (self.policy.hold(launch) if launch.kernel is not None else 0)
+        self._enqueue(launch)
+
+    def _enqueue(self, launch: Launch) -> None:
+        queue = launch.queue
+        launch.sequence = self._sequence
+        launch.position = queue.issued
+        self._sequence += 1
+        queue.issued += 1
+        queue.pending.append(launch)
+        queue.last = launch
+        if len(queue.pending) > MOST_PENDING:
+            self._finish((queue.pending[0],))
+
+    def _conflicting(self, conflicts: Sequence[tuple[Any, Any]], recorded: Sequence[StreamState]) -> None:
+        if self._reverses_conflicts:
+            for first, second in conflicts:
+                earlier, later = first.launch, second.launch
+                if not earlier.is_done and not later.is_free and not _must_follow(later, earlier):
+                    earlier.after.append(later)
+        if self._detects_races and self.tracker is not None:
+            for first, second in conflicts:
+                error = self.tracker.report(first, second, recorded)
+                if error is not None:
+                    self.races.append(error)
+                    if second.launch.is_free:
+                        self._unraised.append(error)
+                    else:
+                        raise error
+
+    def record(self, event: EventState, stream: StreamState) -> None:
+        """See `Scheduler.record`."""
+        with self._lock:
+            self._enter()
+            queue = self._queue(stream)
+            launch = Launch("record", None, queue)
+            self._append(launch, 0)
+            if self.tracker is not None:
+                self.tracker.recorded(launch)
+            event.recorded_on = stream
+            event.ticket = launch
+            event.nanoseconds = launch.end
+            self._advance()
+
+    def wait(self, event: EventState, stream: StreamState) -> None:
+        """See `Scheduler.wait`."""
+        ticket = event.ticket
+        if ticket is None:
+            return
+        with self._lock:
+            self._enter()
+            self._append(Launch("wait", None, self._queue(stream), (ticket,)), 0, waits=(ticket,))
+            self._advance()
+
+    def sleep(self, nanoseconds: int, stream: StreamState) -> None:
+        """See `Scheduler.sleep`."""
+        self.issue(_nothing, (), (), stream, name="sleep", duration=nanoseconds)
+
+    # Waiting ------------------------------------------------------------------------------------------------------------------
+
+    def query_event(self, event: EventState) -> bool:
+        """See `Scheduler.query_event`."""
+        return self._query(event.ticket)
+
+    def query_stream(self, stream: StreamState) -> bool:
+        """See `Scheduler.query_stream`."""
+        with self._lock:
+            return self._query(self._queue(stream).last)
+
+    def synchronize_event(self, event: EventState) -> None:
+        """See `Scheduler.synchronize_event`."""
+        if event.ticket is not None:
+            with self._lock:
+                self._wait_for((event.ticket,))
+
+    def synchronize_stream(self, stream: StreamState) -> None:
+        """See `Scheduler.synchronize_stream`."""
+        with self._lock:
+            queue = self._queue(stream)
+            self._enter()
+            if queue.last is not None:
+                self._wait_for((queue.last,))
+
+    def synchronize_device(self, device_index: int) -> None:
+        """See `Scheduler.synchronize_device`."""
+        with self._lock:
+            self._enter()
+            last = [queue.last for queue in self._queues if queue.stream.device_index == device_index]
+            self._wait_for([launch for launch in last if launch is not None], device_index)
+
+    def drain(self) -> None:
+        """Run everything, and raise nothing: the machine is about to be reset."""
+        with self._lock:
+            self._enter(raising=False)
+            self._finish([queue.last for queue in self._queues if queue.last is not None])
+
+    def _wait_for(self, launches: Sequence[Launch], device_index: int | None = None) -> None:
+        self._enter()
+        self._finish(launches)
+        for launch in launches:
+            self._host_time = max(self._host_time, launch.end)
+            if self.tracker is not None:
+                self.tracker.order.observed(launch)
+        if self._failures:
+            for index in [device_index] if device_index is not None else {launch.queue.stream.device_index for launch in launches}:
+                self._raise_failure(index)
+
+    def _query(self, ticket: Launch | None) -> bool:
+        if ticket is None:
+            return True
+        with self._lock:
+            self._enter()
+            if ticket.is_done:
+                if self.tracker is not None:
+                    self.tracker.order.observed(ticket)
+                self._host_time = max(self._host_time, ticket.end)
+                return True
+            self._host_time += simulated_time.LAUNCH
+            with HostMode():
+                self._run_one((ticket,))
+            return False
+
+    # Memory -------------------------------------------------------------------------------------------------------------------
+
+    def record_stream(self, block: Block, stream: StreamState) -> None:
+        """See `Scheduler.record_stream`: the block's note of it is looked at when it is freed."""
+
+    def freed(self, block: Block) -> None:
+        """See `Scheduler.freed`."""
+        # Taken up where the scheduler is next entered: this may run in the middle of anything.
+        self._freed.append((block.bytes(), block.stream, block.recorded_streams))
+
+    def released(self, memory: torch.Tensor) -> None:
+        """See `Scheduler.released`."""
+        with self._lock:
+            if self.tracker is not None:
+                start = memory.data_ptr()
+                self.tracker.history.forget(start, start + memory.numel())
+
+    def unpinned(self, start: int, nbytes: int) -> None:
+        """See `Scheduler.unpinned`."""
+        self._unpinned.append((start, nbytes))
+
+    def mark(self, stream: StreamState) -> Any:
+        """See `Scheduler.mark`."""
+        queue: Queue | None = stream.queue
+        return queue.last if queue is not None and queue.owner is self else None
+
+    def is_complete(self, ticket: Any) -> bool:
+        """See `Scheduler.is_complete`."""
+        if ticket is None:
+            return True
+        if ticket.is_done and self.tracker is not None:
+            self._observed.append(ticket)
+        return bool(ticket.is_done)
+
+    def now(self) -> int:
+        """See `Scheduler.now`: the host's clock, which is that of the devices."""
+        return self._host_time
+
+    # The order ----------------------------------------------------------------------------------------------------------------
+
+    def _queue(self, stream: StreamState) -> Queue:
+        queue: Queue | None = stream.queue
+        if queue is None or queue.owner is not self:
+            queue = stream.queue = Queue(self, stream, len(self._queues))
+            self._queues.append(queue)
+        return queue
+
+    def _enter(self, raising: bool = True) -> None:
+        """Take up what happened outside the lock."""
+        while self._observed:
+            ticket = self._observed.popleft()
+            if self.tracker is not None:
+                self.tracker.order.observed(ticket)
+        while self._unpinned:
+            start, nbytes = self._unpinned.popleft()
+            if self.tracker is not None:
+                self.tracker.history.forget(start, start + nbytes)
+        while self._freed:
+            memory, stream, recorded = self._freed.popleft()
+            self._end_life(memory, stream, recorded)
+        if self._unraised and raising:
+            error = self._unraised[0]
+            self._unraised.clear()
+            raise error
+
+    def _end_life(self, memory: torch.Tensor, stream: StreamState, recorded: Sequence[StreamState]) -> None:
+        queue = self._queue(stream)
+        # Where other streams were recorded, the allocator holds the memory until they are done with it.
+        launch = Launch("free", None if recorded else lambda: poison.fill(memory), queue)
+        launch.is_free = True
+        launch.number = launch.turn = self._issued
+        if self.tracker is not None:
+            launch.site = call_site()
+            launch.sequence = self._sequence
+            self.tracker.order.launched(launch)
+            conflicts = self.tracker.touch(launch, (), (memory,))
+            if conflicts:
+                self._conflicting(conflicts, recorded)
+        launch.end = queue.time
+        self._enqueue(launch)
+        if len(queue.pending) == 1 and launch.is_ready:
+            with HostMode():
+                self._run(launch)
+
+    def _advance(self) -> None:
+        """Run what is due."""
+        if not any(queue.pending and queue.pending[0].turn <= self._issued for queue in self._queues):
+            return
+        with HostMode():
+            while (launch := self._best(())) is not None:
+                self._run(launch)
+
+    def _finish(self, targets: Iterable[Launch]) -> None:
+        """Run until the targets have run."""
+        waiting = [launch for launch in targets if not launch.is_done]
+        if not waiting:
+            return
+        with HostMode():
+            limits = _needed(waiting)
+            for target in waiting:
+                while not target.is_done:
+                    launch = self._best(limits)
+                    if launch is None:
+                        raise RuntimeError(f"the simulated scheduler cannot run {target!r}: it waits for itself")
+                    self._run(launch)
+
+    def _run_one(self, targets: Sequence[Launch]) -> None:
+        launch = self._best(_needed(targets))
+        if launch is not None:
+            self._run(launch)
+
+    def _best(self, limits: Any) -> Launch | None:
+        """The launch to run next: due, or needed by the host."""
+        best: Launch | None = None
+        for queue in self._queues:
+            if not queue.pending:
+                continue
+            head = queue.pending[0]
+            if head.turn > self._issued and (not limits or head.sequence > limits.get(queue, -1)):
+                continue
+            if (
+                best is None or head.turn < best.turn or (head.turn == best.turn and head.sequence < best.sequence)
+            ) and head.is_ready:
+                best = head
+        return best
+
+    def _run(self, launch: Launch) -> None:
+        launch.queue.pending.popleft()
+        kernel, launch.kernel = launch.kernel, None
+        if kernel is not None:
+            try:
+                kernel()
+            except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the device's failure
+                self._failures.setdefault(launch.queue.stream.device_index, (f"{launch!r}, at {launch.site or 'unknown'}", error))
+        launch.after = []
+        launch.is_done = True
+        pending = launch.queue.pending
+        while pending and pending[0].is_free and pending[0].is_ready:
+            # Nobody waits for the end of a block's life, so it must not keep a stream busy.
+            self._run(pending[0])
+
+    def _raise_failure(self, device_index: int) -> None:
+        failure = self._failures.get(device_index)
+        if failure is None:
+            return
+        what, error = failure
+        raise RuntimeError(
+            f"device {device_index} failed in {what}: {type(error).__name__}: {error}\n"
+            "Its result was never written, and the device is of no use until the machine is reset."
+        ) from error
+
+
+def _needed(targets: Iterable[Launch]) -> dict[Queue, int]:
+    """For each queue up to which sequence number its launches must run before the targets have run."""
+    limits: dict[Queue, int] = {}
+    scans: dict[Queue, Any] = {}
+    work = list(targets)
+    while work:
+        launch = work.pop()
+        queue, sequence = launch.queue, launch.sequence
+        if launch.is_done or limits.get(queue, -1) >= sequence:
+            continue
+        limits[queue] = sequence
+        scan = scans.get(queue)
+        if scan is None:
+            scan = scans[queue] = iter(queue.pending)
+        for pending in scan:
+            work.extend(pending.after)
+            if pending is launch:
+                break
+    return limits
+
+
+def _must_follow(later: Launch, earlier: Launch) -> bool:
+    """Whether `later`, which is not queued yet, can only run after `earlier`, which is pending."""
+    limits = _needed([*later.after, *([later.queue.pending[-1]] if later.queue.pending else [])])
+    return limits.get(earlier.queue, -1) >= earlier.sequence
+
+
+def _nothing() -> None:
+    pass
