@@ -18,9 +18,7 @@ from conformance.errors import ClauseViolation
 Check = TypeVar("Check", bound=Callable[..., Any])
 
 
-def clause(
-    *clause_ids: str, tier: str | None = None, examples: float = 1.0, shrinks: bool = True
-) -> Callable[[Check], Check]:
+def clause(*clause_ids: str, tier: str | None = None, examples: float = 1.0, shrinks: bool = True) -> Callable[[Check], Check]:
     """Name the clauses that a check covers.
 
     `tier` chooses among the tiers of clauses that have several, or asks for more than the clauses do; `examples` scales the number

@@ -110,4 +110,7 @@ class StreamRuns:
             return []
         if not decisions:
             return ["it fails in the order of issue too"]
-        return ["it takes these decisions of the scheduler, all other work in the order of issue:", *(f"  {one}" for one in decisions)]
+        return [
+            "it takes these decisions of the scheduler, all other work in the order of issue:",
+            *(f"  {one}" for one in decisions),
+        ]

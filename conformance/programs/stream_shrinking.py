@@ -7,14 +7,13 @@ it was. Not for: explaining the failure (`stream_check.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from conformance.errors import ProgramError
 from conformance.models.happens_before import judge
 from conformance.programs.stream_program import StreamProgram
-from conformance.programs.stream_steps import Step
 
 MOST_RUNS = 400
 Failure = TypeVar("Failure")
@@ -22,22 +21,73 @@ Failure = TypeVar("Failure")
 
 def smallest_program(program: StreamProgram, failure: Failure, fails: Callable[[StreamProgram], Failure | None]) -> Failure:
     """The failure of the smallest program found. `failure` is that of `program`; `fails` runs another and gives its failure, or None."""
-    may_race = bool(judge(program).races)
-    runs = 0
-    progress = True
-    while progress and runs < MOST_RUNS:
-        progress = False
-        for candidate in _smaller(program):
-            if runs >= MOST_RUNS:
-                break
-            if not _is_legal(candidate, may_race):
-                continue
-            runs += 1
-            found = fails(candidate)
-            if found is not None:
-                program, failure, progress = candidate, found, True
-                break
-    return failure
+    search = _Search(program, failure, fails)
+    before = None
+    while before != search.program and search.runs < MOST_RUNS:
+        before = search.program
+        search.leave_out_steps()
+        search.merge_streams()
+        search.clear_flags()
+        search.leave_out_pairs()
+    return search.failure
+
+
+class _Search(Generic[Failure]):
+    def __init__(self, program: StreamProgram, failure: Failure, fails: Callable[[StreamProgram], Failure | None]) -> None:
+        self.program, self.failure, self.runs = program, failure, 0
+        self._fails = fails
+        self._may_race = bool(judge(program).races)
+        self._tried: set[StreamProgram] = set()
+
+    def attempt(self, candidate: StreamProgram) -> bool:
+        """Go on with a simpler program if it is legal and fails."""
+        known = replace(candidate, schedule=None)
+        if self.runs >= MOST_RUNS or known in self._tried or not _is_legal(candidate, self._may_race):
+            return False
+        self._tried.add(known)
+        self.runs += 1
+        found = self._fails(candidate)
+        if found is None:
+            return False
+        self.program, self.failure = candidate, found
+        return True
+
+    def leave_out_steps(self) -> None:
+        """Halves, then quarters, …, then single steps; the last ones first, since earlier ones serve them."""
+        size = max(1, len(self.program.steps) // 2)
+        while size:
+            start = len(self.program.steps) - size
+            while start >= 0:
+                steps = self.program.steps
+                self.attempt(replace(self.program, steps=steps[:start] + steps[start + size :]))
+                start -= size
+            size //= 2
+
+    def leave_out_pairs(self) -> None:
+        """Two steps that need each other, such as a use and the wait before it."""
+        for first in range(len(self.program.steps) - 1, -1, -1):
+            for second in range(len(self.program.steps) - 1, first + 1, -1):
+                steps = self.program.steps
+                if self.attempt(replace(self.program, steps=steps[:first] + steps[first + 1 : second] + steps[second + 1 :])):
+                    break
+
+    def merge_streams(self) -> None:
+        """Fewer streams, and none that is its device's default."""
+        for stream in range(len(self.program.streams) - 1, -1, -1):
+            for other in range(stream):
+                if self.program.streams[other] == self.program.streams[stream]:
+                    self.attempt(_renumbered(self.program, {stream: other}))
+            self.attempt(_without_stream(self.program, stream))
+        self.attempt(replace(self.program, default_streams=()))
+
+    def clear_flags(self) -> None:
+        """No step slow, blocking, polling or in pinned memory that need not be."""
+        for at in range(len(self.program.steps)):
+            step: Any = self.program.steps[at]
+            for field in fields(step):
+                if field.type == "bool" and getattr(step, field.name) and field.name != "keep":
+                    simpler = replace(step, **{field.name: False})
+                    self.attempt(replace(self.program, steps=(*self.program.steps[:at], simpler, *self.program.steps[at + 1 :])))
 
 
 def _is_legal(program: StreamProgram, may_race: bool) -> bool:
@@ -48,38 +98,11 @@ def _is_legal(program: StreamProgram, may_race: bool) -> bool:
     return may_race or not judge(program).races
 
 
-def _smaller(program: StreamProgram) -> Iterator[StreamProgram]:
-    """Simpler programs, those with the most left out first."""
-    count = len(program.steps)
-    size = count // 2
-    while size:
-        for start in range(count - size, -1, -1 if size < 3 else -size):
-            yield replace(program, steps=program.steps[:start] + program.steps[start + size :])
-        size //= 2
-    for first in range(count):
-        for second in range(first + 2, count):
-            steps = program.steps
-            yield replace(program, steps=steps[:first] + steps[first + 1 : second] + steps[second + 1 :])
-    for stream in range(len(program.streams) - 1, -1, -1):
-        for other in range(stream):
-            if program.streams[other] == program.streams[stream]:
-                yield _renumbered(program, {stream: other})
-        yield _without_stream(program, stream)
-    if program.default_streams:
-        yield replace(program, default_streams=())
-    for at, step in enumerate(program.steps):
-        for field in fields(step):
-            if field.type == "bool" and getattr(step, field.name) and field.name != "keep":
-                simpler: Step = replace(step, **{field.name: False})
-                yield replace(program, steps=(*program.steps[:at], simpler, *program.steps[at + 1 :]))
-
-
 def _renumbered(program: StreamProgram, places: dict[int, int]) -> StreamProgram:
-    steps = []
+    steps: list[Any] = []
+    step: Any
     for step in program.steps:
-        changes = {
-            name: places[getattr(step, name)] for name in ("stream", "other") if getattr(step, name, None) in places
-        }
+        changes = {name: places[getattr(step, name)] for name in ("stream", "other") if getattr(step, name, None) in places}
         steps.append(replace(step, **changes) if changes else step)
     return replace(program, steps=tuple(steps))
 
