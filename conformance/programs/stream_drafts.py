@@ -176,7 +176,7 @@ class _Maker:
         else:
             far = yield from self._buffer(which, self.places[other], how)
         source, target = (near, far) if how % 2 else (far, near)
-        yield Copy(on, source, target, blocking=how % 4 == 3, other=other, slow=how >= 8)
+        yield Copy(on, source, target, blocking=how % 8 >= 4, other=other, slow=how >= 8)
 
     def _record(self, which: int, stream: int, _other: int, _how: int) -> Iterator[Step]:
         on = stream % len(self.places)

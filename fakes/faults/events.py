@@ -175,7 +175,14 @@ def _true_once_begun(original: Any, self: Any, event: Any) -> bool:
     ticket = event.ticket
     if answer or ticket is None:
         return bool(answer)
-    return sum(1 for launch in ticket.queue.pending if launch.sequence < ticket.sequence and launch.kernel is not None) <= 1
+    return (
+        sum(
+            1
+            for launch in ticket.queue.pending
+            if launch.sequence < ticket.sequence and launch.kernel is not None and not launch.is_free
+        )
+        <= 1
+    )
 
 
 def _remembers_true(original: Any, self: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fakes import copies
+from fakes import copies, special_operators
 from fakes.faults.fault import Fault
 from fakes.machine import Machine, current_machine
 from fakes.patching import Patches
@@ -122,7 +122,7 @@ def _engine(machine: Machine, index: int) -> StreamState:
 
 def _apply_snapshot_of_pinned(patches: Patches) -> None:
     """A non-blocking copy to the host is made on the host's side: from what the device holds when it is issued."""
-    original = copies.copy
+    original = special_operators.copy
 
     def copy(plan: Any, destination: Any, source: Any, non_blocking: bool, machine: Machine) -> None:
         if isinstance(source, DeviceTensor) and not isinstance(destination, DeviceTensor) and non_blocking:
@@ -131,7 +131,7 @@ def _apply_snapshot_of_pinned(patches: Patches) -> None:
             return
         original(plan, destination, source, non_blocking, machine)
 
-    patches.set(copies, "copy", copy)
+    patches.set(special_operators, "copy", copy)
 
 
 def _apply_device_copies_unordered(patches: Patches) -> None:
@@ -252,9 +252,9 @@ def _apply_in_place_kernels_first(patches: Patches) -> None:
         self: Any, kernel: Any, reads: Any, writes: Any, stream: StreamState, *, name: str = "kernel", **keywords: Any
     ) -> Any:
         launch = issue(self, kernel, reads, writes, stream, name=name, **keywords)
-        pending = self._queue(stream).pending
-        if name == "aten::add_" and len(pending) > 1 and pending[-1] is launch and pending[-2].kernel is not None:
-            launch.kernel, pending[-2].kernel = pending[-2].kernel, launch.kernel
+        earlier = [one for one in self._queue(stream).pending if one.kernel is not None and not one.is_free and one is not launch]
+        if name == "aten::add_" and earlier and not launch.is_done:
+            launch.kernel, earlier[-1].kernel = earlier[-1].kernel, launch.kernel
         return launch
 
     patches.set(DeferringScheduler, "issue", issuing)
@@ -320,7 +320,7 @@ def _fault(fault_id: str, clause_id: str, summary: str, apply: Apply, seen_in: s
 
 
 def _copy(wrong: Callable[..., Any]) -> Apply:
-    return _replace(copies, "copy", wrong)
+    return _replace(special_operators, "copy", wrong)
 
 
 FAULTS: tuple[Fault, ...] = (

@@ -1,0 +1,187 @@
+"""`python -m tests.soak`: how many examples it takes until each ordering fault is found, over many seeds.
+
+For: `docs/power.md`, outside CI. Each fault is put in force, and the checks of its clauses run from each seed, in the order of the suite and
+at the effort asked for, until one fails. Not for: whether a fault is found at all, which `tests/test_faults.py` shows for the whole catalogue.
+
+    python -m tests.soak --runs=20 --write=docs/power.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import inspect
+import itertools
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import hypothesis
+import torch
+
+from conformance import efforts
+from conformance.backend_under_test import BackendUnderTest
+from conformance.backends import BackendChoice, prepare_backend
+from conformance.children import ChildProcesses
+from conformance.effort_sizes import EXAMPLES
+from conformance.stream_runs import StreamRuns
+from fakes.faults import CATALOGUE
+from fakes.patching import Patches
+
+_AREAS = ("STR", "THR")
+_CLAUSES = ("MEM-10", "MEM-13", "COL-2")
+_MODULES = ("test_streams", "test_events", "test_stream_programs", "test_stream_memory", "test_threads", "test_memory_programs", "test_pinned_memory")
+
+
+
+def main() -> int:
+    """Measure and print or write the table; 1 where a fault was missed in some run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20, help="seeds a fault, from 0 on")
+    parser.add_argument("--effort", default="default", choices=list(EXAMPLES))
+    parser.add_argument("--only", default="", help="faults whose id contains this")
+    parser.add_argument("--write", default="", metavar="FILE", help="write the document there instead of printing it")
+    options = parser.parse_args()
+    efforts.load_profile(EXAMPLES[options.effort])
+    efforts.draw_the_same_everywhere()
+    choice = BackendChoice("fake-musa")
+    backend = BackendUnderTest(choice, prepare_backend(choice), ChildProcesses())
+    checks = _checks()
+    began = time.process_time()
+    rows = []
+    for fault in CATALOGUE.values():
+        if options.only in fault.id and "musa" in fault.personas and not fault.ends_process and _is_about_order(fault.clauses):
+            mine = [check for clause_id in fault.clauses for check in checks.get(clause_id, [])]
+            counts = [_examples_until_found(fault, mine, backend, seed) for seed in range(options.runs)] if mine else [None]
+            rows.append((fault, counts))
+            print(_row(fault, counts), file=sys.stderr, flush=True)
+    text = _document(rows, options, time.process_time() - began)
+    if options.write:
+        Path(options.write).write_text(text, encoding="utf-8")
+    else:
+        print(text)
+    return int(any(None in counts for _, counts in rows))
+
+
+def _is_about_order(clauses: tuple[str, ...]) -> bool:
+    return any(clause_id.partition("-")[0] in _AREAS or clause_id in _CLAUSES for clause_id in clauses)
+
+
+def _checks() -> dict[str, list[Callable[..., Any]]]:
+    """The checks of each clause, in the order of the suite."""
+    found: dict[str, list[Callable[..., Any]]] = {}
+    for name in sorted(_MODULES):
+        try:
+            module = importlib.import_module(f"conformance.{name}")
+        except ModuleNotFoundError:
+            continue
+        for test_name, test in vars(module).items():
+            if test_name.startswith("test_"):
+                mark = next(mark for mark in test.pytestmark if mark.name == "clause")
+                for clause_id in mark.args:
+                    found.setdefault(clause_id, []).append(test)
+    return found
+
+
+def _examples_until_found(fault: Any, checks: list[Callable[..., Any]], backend: BackendUnderTest, seed: int) -> int | None:
+    """Examples run until a check fails, over all checks of the fault's clauses; None where none does."""
+    count = 0
+    for check in checks:
+        for arguments in _arguments(check, backend):
+            with Patches() as patches:
+                backend.restart()
+                fault.apply(patches)
+                runs = _Counting(check)
+                try:
+                    runs.run(seed, arguments)
+                except Exception:  # noqa: BLE001 - whatever a check raises is its failure
+                    return count + runs.count
+                finally:
+                    count += runs.count
+    return None
+
+
+def _arguments(check: Callable[..., Any], backend: BackendUnderTest) -> Iterator[dict[str, Any]]:
+    """What pytest would call a check with: fixtures, and each choice of its parameters."""
+    known = {"backend": backend, "stream_runs": None}
+    marks = [mark for mark in check.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
+    for values in itertools.product(*[mark.args[1] for mark in marks]):
+        parameters = {mark.args[0]: value for mark, value in zip(marks, values, strict=True)}
+        wanted = set(inspect.signature(check).parameters) & set(known)
+        fixtures = {name: StreamRuns(backend) if name == "stream_runs" else known[name] for name in wanted}
+        yield {**fixtures, **parameters}
+
+
+class _Counting:
+    """Runs one check from a seed and counts its examples; a check without examples counts as one."""
+
+    def __init__(self, check: Callable[..., Any]) -> None:
+        self.count = 0
+        self._check = check
+
+    def run(self, seed: int, arguments: dict[str, Any]) -> None:
+        check: Any = self._check
+        handle = getattr(check, "hypothesis", None)
+        if handle is None:
+            self.count = 1
+            check(**arguments)
+            return
+        mark = next(mark for mark in check.pytestmark if mark.name == "clause")
+        original = handle.inner_test
+
+        @functools.wraps(original)
+        def counted(*args: Any, **keywords: Any) -> Any:
+            self.count += 1
+            return original(*args, **keywords)
+
+        usual = hypothesis.settings()
+        phases = tuple(phase for phase in usual.phases if phase is not hypothesis.Phase.shrink)
+        handle.inner_test = counted
+        check._hypothesis_internal_use_seed = seed
+        check._hypothesis_internal_use_settings = hypothesis.settings(
+            usual, max_examples=max(1, round(usual.max_examples * mark.kwargs["examples"])), phases=phases
+        )
+        try:
+            check(**arguments)
+        finally:
+            handle.inner_test = original
+
+
+def _row(fault: Any, counts: list[int | None]) -> str:
+    found = sorted(count for count in counts if count is not None)
+    shown = f"{found[0]} | {median(found):g} | {found[-1]}" if found else "- | - | -"
+    return f"| `{fault.id}` | {', '.join(fault.clauses)} | {shown} | {len(found)} of {len(counts)} |"
+
+
+def _document(rows: list[tuple[Any, list[int | None]]], options: argparse.Namespace, seconds: float) -> str:
+    when = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    missed = [fault.id for fault, counts in rows if None in counts]
+    examples = EXAMPLES[options.effort]
+    lines = [
+        "# Power: how soon the suite finds faults of order",
+        "",
+        f"Written by `python -m tests.soak --runs={options.runs} --effort={options.effort}` (`tox -e soak`) on {when}, with torch "
+        f"{torch.__version__}, Python {platform.python_version()}, on a simulated MUSA machine of 2 devices; {seconds:.0f} s of processor time.",
+        "",
+        f"Each fault was put in force {options.runs} times, with Hypothesis seeds 0 to {options.runs - 1}. The checks of its clauses then ran in "
+        f"the order of the suite, at the effort `{options.effort}` ({examples} examples a property, times the check's own scale), until one "
+        "failed. The columns count examples over these checks up to and including the one that failed; a check without examples counts as one. "
+        "Every example runs under the schedules `seeded` and `directed`.",
+        "",
+        f"{len(rows)} faults; found in every run: {len(rows) - len(missed)}" + (f"; missed in some run: {', '.join(missed)}." if missed else "."),
+        "",
+        "| fault | clauses | fewest | median | most | found |",
+        "|---|---|---|---|---|---|",
+        *(_row(fault, counts) for fault, counts in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
