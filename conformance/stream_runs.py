@@ -35,11 +35,11 @@ class StreamRuns:
         self.executor = StreamExecutor(
             accelerator, _SIMULATED_ELEMENTS if backend.is_fake else _REAL_ELEMENTS, Lengthener(accelerator)
         )
-        self._pinned = bool(method(accelerator, "supports")("pinned_memory"))
+        self.has_pinned_memory = bool(method(accelerator, "supports")("pinned_memory"))
 
     def program(self, draft: StreamDraft) -> StreamProgram:
         """The program of a draft for this backend's devices and host memory."""
-        return draft.program(self.backend.device_count, pinned=self._pinned)
+        return draft.program(self.backend.device_count, pinned=self.has_pinned_memory)
 
     def judge(self, program: StreamProgram | StreamDraft, seed: int) -> None:
         """Run a program in every order that the run asks for and judge each.

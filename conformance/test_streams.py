@@ -15,6 +15,8 @@ from conformance.gating import denial_evidence
 from conformance.programs.device_forms import DeviceForm, forms
 from conformance.programs.stream_contexts import ContextProgram, context_programs
 from conformance.programs.stream_drafts import HOST_WAITS, Focus, StreamDraft, stream_drafts
+from conformance.programs.stream_program import StreamProgram
+from conformance.programs.stream_steps import Allocate, AllocateHost, Copy, HostRead, HostWrite, Kernel
 from conformance.stream_runs import StreamRuns
 
 SEEDS = st.integers(0, 1 << 16)
@@ -182,6 +184,23 @@ def test_every_form_of_a_device_is_synchronized(stream_runs: StreamRuns, form: D
 )
 def test_copies_are_ordered_and_visible_once_waited_for(stream_runs: StreamRuns, draft: StreamDraft, seed: int) -> None:
     stream_runs.judge(draft, seed)
+
+
+@clause("STR-9", examples=0.2)
+@given(pinned=st.booleans(), to_device=st.booleans(), slow=st.booleans(), seed=SEEDS)
+def test_a_blocking_copy_with_the_host_is_done_when_it_returns(
+    stream_runs: StreamRuns, pinned: bool, to_device: bool, slow: bool, seed: int
+) -> None:
+    """The smallest such programs, so that they are always among those run."""
+    before = (
+        AllocateHost("p", 1, pinned and stream_runs.has_pinned_memory),
+        Allocate("a", 1, 2),
+        Kernel(1, "a", 3, keep=True, slow=slow),
+    )
+    steps: tuple[Any, ...] = (
+        (Copy(1, "p", "a", blocking=True), HostWrite("p", 4)) if to_device else (Copy(1, "a", "p", blocking=True), HostRead("p"))
+    )
+    stream_runs.judge(StreamProgram((0, 0), (*before, *steps)), seed)
 
 
 @clause("STR-13")

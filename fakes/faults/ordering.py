@@ -122,7 +122,7 @@ def _engine(machine: Machine, index: int) -> StreamState:
 
 def _apply_snapshot_of_pinned(patches: Patches) -> None:
     """A non-blocking copy to the host is made on the host's side: from what the device holds when it is issued."""
-    original = special_operators.copy
+    original = copies.copy
 
     def copy(plan: Any, destination: Any, source: Any, non_blocking: bool, machine: Machine) -> None:
         if isinstance(source, DeviceTensor) and not isinstance(destination, DeviceTensor) and non_blocking:
@@ -183,11 +183,11 @@ def _apply_wait_holds_one_launch(patches: Patches) -> None:
 
 
 def _apply_busy_queue_drops_waits(patches: Patches) -> None:
-    """A stream with more than four launches pending drops further waits."""
+    """A stream with more than two launches pending drops further waits."""
     wait = DeferringScheduler.wait
 
     def waiting(self: Any, event: Any, stream: StreamState) -> None:
-        if len(self._queue(stream).pending) <= 4:
+        if len(self._queue(stream).pending) <= 2:
             wait(self, event, stream)
 
     patches.set(DeferringScheduler, "wait", waiting)
@@ -380,11 +380,11 @@ FAULTS: tuple[Fault, ...] = (
     _fault(
         "str-busy-stream-drops-waits",
         "STR-11",
-        "A stream with more than four launches pending drops further waits.",
+        "A stream with more than two launches pending drops further waits.",
         _apply_busy_queue_drops_waits,
     ),
     _fault(
-        "str-recycled-event-not-waited-for", "STR-11", "Nothing waits for an event that was recorded twice.", _apply_recycled_event
+        "str-recycled-event-not-waited-for", "STR-3", "Nothing waits for an event that was recorded twice.", _apply_recycled_event
     ),
     _fault(
         "str-wait-stream-shares-an-event",
@@ -393,7 +393,7 @@ FAULTS: tuple[Fault, ...] = (
         _apply_third_stream_shares_events,
     ),
     _fault(
-        "str-default-stream-drops-waits", "STR-11", "The default stream drops its waits.", _apply_default_stream_waits_for_nothing
+        "str-default-stream-drops-waits", "STR-2", "The default stream drops its waits.", _apply_default_stream_waits_for_nothing
     ),
     _fault("str-additions-overtake", "STR-1", "Additions overtake the launch before them.", _apply_in_place_kernels_first),
     _fault(

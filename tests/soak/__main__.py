@@ -1,7 +1,8 @@
 """`python -m tests.soak`: how many examples it takes until each ordering fault is found, over many seeds.
 
-For: `docs/power.md`, outside CI. Each fault is put in force, and the checks of its clauses run from each seed, in the order of the suite and
-at the effort asked for, until one fails. Not for: whether a fault is found at all, which `tests/test_faults.py` shows for the whole catalogue.
+For: `docs/power.md`, outside CI. Each fault is put in force, and the checks of its clauses run from each seed, in the order of the suite
+and at the effort asked for, until one fails. Not for: whether a fault is found at all, which `tests/test_faults.py` shows for the whole
+catalogue.
 
     python -m tests.soak --runs=20 --write=docs/power.md
 """
@@ -36,8 +37,7 @@ from fakes.patching import Patches
 
 _AREAS = ("STR", "THR")
 _CLAUSES = ("MEM-10", "MEM-13", "COL-2")
-_MODULES = ("test_streams", "test_events", "test_stream_programs", "test_stream_memory", "test_threads", "test_memory_programs", "test_pinned_memory")
-
+_SUITE = Path(importlib.import_module("conformance").__file__ or "").parent
 
 
 def main() -> int:
@@ -76,13 +76,10 @@ def _is_about_order(clauses: tuple[str, ...]) -> bool:
 def _checks() -> dict[str, list[Callable[..., Any]]]:
     """The checks of each clause, in the order of the suite."""
     found: dict[str, list[Callable[..., Any]]] = {}
-    for name in sorted(_MODULES):
-        try:
-            module = importlib.import_module(f"conformance.{name}")
-        except ModuleNotFoundError:
-            continue
+    for path in sorted(_SUITE.glob("test_*.py")):
+        module = importlib.import_module(f"conformance.{path.stem}")
         for test_name, test in vars(module).items():
-            if test_name.startswith("test_"):
+            if test_name.startswith("test_") and hasattr(test, "pytestmark"):
                 mark = next(mark for mark in test.pytestmark if mark.name == "clause")
                 for clause_id in mark.args:
                     found.setdefault(clause_id, []).append(test)
@@ -109,12 +106,11 @@ def _examples_until_found(fault: Any, checks: list[Callable[..., Any]], backend:
 
 def _arguments(check: Callable[..., Any], backend: BackendUnderTest) -> Iterator[dict[str, Any]]:
     """What pytest would call a check with: fixtures, and each choice of its parameters."""
-    known = {"backend": backend, "stream_runs": None}
     marks = [mark for mark in check.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
     for values in itertools.product(*[mark.args[1] for mark in marks]):
         parameters = {mark.args[0]: value for mark, value in zip(marks, values, strict=True)}
-        wanted = set(inspect.signature(check).parameters) & set(known)
-        fixtures = {name: StreamRuns(backend) if name == "stream_runs" else known[name] for name in wanted}
+        wanted = set(inspect.signature(check).parameters) & {"backend", "stream_runs"}
+        fixtures: dict[str, Any] = {name: StreamRuns(backend) if name == "stream_runs" else backend for name in wanted}
         yield {**fixtures, **parameters}
 
 
@@ -163,18 +159,21 @@ def _document(rows: list[tuple[Any, list[int | None]]], options: argparse.Namesp
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     missed = [fault.id for fault, counts in rows if None in counts]
     examples = EXAMPLES[options.effort]
+    runs, effort = options.runs, options.effort
+    found = f"{len(rows)} faults; found in every run: {len(rows) - len(missed)}"
     lines = [
         "# Power: how soon the suite finds faults of order",
         "",
-        f"Written by `python -m tests.soak --runs={options.runs} --effort={options.effort}` (`tox -e soak`) on {when}, with torch "
-        f"{torch.__version__}, Python {platform.python_version()}, on a simulated MUSA machine of 2 devices; {seconds:.0f} s of processor time.",
+        f"Written by `python -m tests.soak --runs={runs} --effort={effort}` (`tox -e soak`) on {when},",
+        f"with torch {torch.__version__} and Python {platform.python_version()}, on a simulated MUSA machine of 2 devices, in",
+        f"{seconds:.0f} s of processor time.",
         "",
-        f"Each fault was put in force {options.runs} times, with Hypothesis seeds 0 to {options.runs - 1}. The checks of its clauses then ran in "
-        f"the order of the suite, at the effort `{options.effort}` ({examples} examples a property, times the check's own scale), until one "
-        "failed. The columns count examples over these checks up to and including the one that failed; a check without examples counts as one. "
-        "Every example runs under the schedules `seeded` and `directed`.",
+        f"Each fault was put in force {runs} times, with the Hypothesis seeds 0 to {runs - 1}. The checks of its clauses then",
+        f"ran in the order of the suite at the effort `{effort}` ({examples} examples a property, times the check's own scale)",
+        "until one failed. The columns count the examples of these checks up to the one that failed; a check without examples",
+        "counts as one. An example of a stream program runs under the schedules `seeded` and `directed`.",
         "",
-        f"{len(rows)} faults; found in every run: {len(rows) - len(missed)}" + (f"; missed in some run: {', '.join(missed)}." if missed else "."),
+        f"{found}; missed in some run: {', '.join(missed)}." if missed else f"{found}.",
         "",
         "| fault | clauses | fewest | median | most | found |",
         "|---|---|---|---|---|---|",
