@@ -14,9 +14,10 @@ import pytest
 
 from conformance import efforts, forked_examples, hook_specifications, isolation, summary
 from conformance.backend_under_test import BackendUnderTest
-from conformance.errors import ConformanceError
+from conformance.errors import ConformanceError, OptionError
 from conformance.options import add_options, read_options
 from conformance.outcomes import Outcome
+from conformance.ranks.torchrun_pool import LaunchedRun
 from conformance.session import SuiteSession
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         config.option.hypothesis_seed = str(efforts.new_seed())
     try:
         options = read_options(config, seed=int(config.option.hypothesis_seed))
-        session = SuiteSession(options, collect_only=config.option.collectonly)
+        launched = next((plugin for plugin in config.pluginmanager.get_plugins() if isinstance(plugin, LaunchedRun)), None)
+        if launched is not None and getattr(config.option, "numprocesses", None):
+            raise OptionError("-n: torchrun has started the ranks, which workers could not share; leave the option out")
+        session = SuiteSession(options, collect_only=config.option.collectonly, launched=launched)
         if options.replay_program:
             try:
                 from conformance.replay import replay

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -25,6 +27,7 @@ from conformance.outcomes import Outcome, combine
 
 _SHOWN = "_conformance_shown"
 _NOTE_START = re.compile("(Falsifying example|Failing test case): *")  # as older and newer Hypothesis head it
+_SHRINK_SECONDS = 15.0  # examples on ranks that wait for each other in vain take seconds each
 _ENDINGS: Mapping[type[CheckEnded], Outcome] = {
     Unsupported: Outcome.UNSUPPORTED,
     NotRun: Outcome.NOT_RUN,
@@ -149,12 +152,14 @@ def falsifying_example(error: BaseException) -> str:
 
 
 class ExampleCounter:
-    """Counts the executions of one property."""
+    """Counts the executions of one property, and ends a search for a smaller failing example that takes too long."""
 
     def __init__(self) -> None:
         self.run = 0
         self.discarded = 0
         self._timed_out: Failed | None = None
+        self._failing: set[str] = set()
+        self._shrinking_ends = math.inf
 
     @contextmanager
     def counting(self, test: Callable[..., Any], journal: Journal | None = None) -> Iterator[None]:
@@ -169,6 +174,8 @@ class ExampleCounter:
         def counted(*arguments: Any, **keywords: Any) -> Any:
             if self._timed_out is not None:
                 raise self._timed_out  # pytest-timeout watches a check once: looking for a smaller input could hang again, unwatched
+            if time.monotonic() > self._shrinking_ends and repr(keywords) not in self._failing:
+                return None  # not tried, and so not found to fail: the smallest one so far stands
             self.run += 1
             if journal is not None:
                 journal.write(keywords)
@@ -180,7 +187,11 @@ class ExampleCounter:
             except Failed as failure:
                 self._timed_out = failure
                 raise
+            except CheckEnded:
+                raise
             except Exception as error:
+                self._failing.add(repr(keywords))
+                self._shrinking_ends = min(self._shrinking_ends, time.monotonic() + _SHRINK_SECONDS)
                 for value in keywords.values():
                     if hasattr(value, "to_picture"):
                         setattr(error, _SHOWN, value.to_picture())

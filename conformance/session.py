@@ -15,6 +15,7 @@ from typing import Any
 from conformance import CONTRACT_REVISION, efforts, isolation
 from conformance.backend_under_test import BackendUnderTest
 from conformance.backends import fault_ends_process, prepare_backend
+from conformance.check_endings import NotRun
 from conformance.children import ChildProcesses
 from conformance.clauses import Tier, get_clause
 from conformance.errors import OptionError
@@ -24,6 +25,7 @@ from conformance.options import SuiteOptions
 from conformance.outcomes import Outcome
 from conformance.ranks.plan import RankPlan, plan_ranks
 from conformance.ranks.pool import RankPool
+from conformance.ranks.torchrun_pool import LaunchedRun
 from conformance.recording import (
     CheckRecord,
     CollectedCheck,
@@ -46,7 +48,8 @@ class SuiteSession:
         asks for one.
     """
 
-    def __init__(self, options: SuiteOptions, *, collect_only: bool) -> None:
+    def __init__(self, options: SuiteOptions, *, collect_only: bool, launched: LaunchedRun | None = None) -> None:
+        self.launched = launched
         self.options = options
         self.collect_only = collect_only
         self.children = ChildProcesses()
@@ -84,7 +87,7 @@ class SuiteSession:
     @cached_property
     def ranks(self) -> RankPlan:
         """How many ranks this run has, or why none."""
-        return plan_ranks(self.options.ranks, self.backend)
+        return plan_ranks(self.options.ranks, self.backend, self.launched)
 
     @cached_property
     def rank_pool(self) -> RankPool:
@@ -116,6 +119,8 @@ class SuiteSession:
         Raises:
             CheckEnded: it cannot; the class and the text say what to report.
         """
+        if self.launched is not None and self.launched.lost:
+            raise NotRun(self.launched.lost)
         if self.options.isolate == "examples":
             return  # it ran before, or it could not have taken its worker down
         collected = self.collected[check]
@@ -193,7 +198,7 @@ class SuiteSession:
     @property
     def wants_isolation(self) -> bool:
         """Whether checks run in worker processes that may die."""
-        if self.collect_only or self.options.isolate in ("no", "examples"):
+        if self.collect_only or self.launched or self.options.isolate in ("no", "examples"):
             return False
         if self.options.isolate == "yes" or fault_ends_process(self.options.choice.fault):
             return True
@@ -214,6 +219,7 @@ class SuiteSession:
             "no_device_reason": self.backend.no_device_reason,
             "device_count": self.backend.device_count,
             "ranks": self.ranks.count,
+            "agents": self.launched.launch.agents if self.launched is not None else 0,
             "fault": choice.fault,
             "contract_revision": CONTRACT_REVISION,
             "tier": self.options.tier.value,

@@ -61,12 +61,17 @@ def launch(
     """
     if plan.moves_view:
         return _move_view(kernel, args, kwargs, written)
-    outcome = None if plan.waits else outcome_of(plan, kernel, args, kwargs)
+    outcome = None if plan.waits and _is_sized_by_values(plan, args) else outcome_of(plan, kernel, args, kwargs)
     if outcome is None:
         return _run_now(plan, kernel, args, kwargs, device, machine, stream, written)
     if outcome.resized:
         args, kwargs = _resize_written(args, kwargs, outcome, device, stream, written)
     return _queue(plan, kernel, args, kwargs, outcome, device, machine, stream, written)
+
+
+def _is_sized_by_values(plan: OperatorPlan, args: Sequence[Any]) -> bool:
+    """Of the operators that may be, whether this call is: an index is, where it is a mask."""
+    return plan.name != "aten::index" or any(tensor.dtype in (torch.bool, torch.uint8) for tensor in _tensors(args[1]))
 
 
 def _queue(

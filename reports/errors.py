@@ -5,6 +5,7 @@ ReportError
 ├── PackageError         a package cannot be written
 ├── SigningError         a key cannot be used, or a signature does not hold
 ├── KnownFailuresError   a file of known failures cannot be read
+├── RenderingError       a report holds what cannot be rendered
 ├── ComparisonError      two reports cannot be compared
 ├── ReplayError          a run cannot be made again here
 └── UnreadableError      something that a stranger made cannot be read safely
@@ -35,6 +36,10 @@ class SigningError(ReportError):
 
 class KnownFailuresError(ReportError):
     """A file of known failures cannot be read; the message names the entry and what is legal."""
+
+
+class RenderingError(ReportError):
+    """A report holds what cannot be rendered, such as a time that is none; the message says what."""
 
 
 class ComparisonError(ReportError):

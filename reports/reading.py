@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pydantic
 
-from reports.errors import ArchiveError, ReportFormatError, SchemaError
-from reports.model import FORMAT, Report
-from reports.rendering import REPORT
+from reports.errors import ArchiveError, RenderingError, ReportError, ReportFormatError, SchemaError
+from reports.model import FORMAT, CheckResult, Report
+from reports.rendering import REPORT, render_all
 from reports.safe_archive import DEFAULT_LIMITS, read_file, read_package
 from reports.strict_json import parse
 from reports.untrusted_text import printable
 
 _SHOWN_VIOLATIONS = 20
+_MOST_RENDERED = 256 << 20
+_AS_TEXT, _A_CELL = 20, 500  # rendered bytes a byte of a check, and a sequence on a rank
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def report_in(files: dict[str, bytes]) -> Report:
         raise ReportFormatError("report-format", f"{REPORT}/format", f"the format is {named}; this version reads {FORMAT}")
     del value
     try:
-        return Report.from_bytes(data)
+        report = Report.from_bytes(data)
     except pydantic.ValidationError as error:
         found_errors = error.errors(include_url=False, include_context=False, include_input=False)
         violations = [
@@ -71,3 +73,33 @@ def report_in(files: dict[str, bytes]) -> Report:
             for each in found_errors[:_SHOWN_VIOLATIONS]
         ]
         raise SchemaError(REPORT, violations, len(found_errors) - len(violations)) from None
+    cost = _cost_of_rendering(report)
+    if cost > _MOST_RENDERED:
+        raise SchemaError(REPORT, [("", f"would be rendered as some {cost >> 20} MiB; at most {_MOST_RENDERED >> 20} are")], 0)
+    return report
+
+
+def render_untrusted(data: bytes) -> dict[str, bytes]:
+    """Every file of the package, from a `report.json` that `report_in` has read.
+
+    Raises:
+        RenderingError: a field keeps the schema and yet cannot be shown.
+    """
+    try:
+        return render_all(data)
+    except (ReportError, ValueError, LookupError, ArithmeticError, TypeError, RecursionError) as error:
+        raise RenderingError(printable(f"{REPORT} cannot be rendered: {type(error).__name__}: {error}")) from error
+
+
+def _cost_of_rendering(report: Report) -> int:
+    """Bytes that the rendered files will have at most, roughly: a check is shown under each of its clauses, and a picture is much larger
+    than what it is drawn from."""
+    cost = {check.name: _cost_of_check(check) for check in report.checks}
+    return sum(cost.get(name, 0) for clause in report.clauses for name in clause.checks)
+
+
+def _cost_of_check(check: CheckResult) -> int:
+    layout = check.failure.layout if check.failure is not None else None
+    ranks = layout.tensor_parallel_size * layout.context_parallel_size if layout is not None else 0
+    cells = ranks * len(layout.sequences) if layout is not None else 0
+    return _AS_TEXT * len(check.model_dump_json()) + _A_CELL * cells

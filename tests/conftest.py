@@ -10,7 +10,7 @@ import pytest
 from suite_runner import SuiteRun, run_suite
 
 from conformance.children import SHARED_ZYGOTE, ChildProcesses
-from conformance.ranks.server import SHARED_SERVER, SharedRankServer
+from conformance.ranks.server import SHARED_SERVER, SIMULATED, SharedRankServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,7 +43,7 @@ def shared_zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def shared_rank_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The socket of a server that forks the ranks of every run of the suite."""
     path = tmp_path_factory.mktemp("ranks") / "socket"
-    server = SharedRankServer(path, preload=("fakes.faults",))
+    server = SharedRankServer(path, preload=("fakes.faults", *(f"fakes.{name}" for name in SIMULATED)))
     yield path
     server.close()
 

@@ -15,11 +15,12 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
+from conformance.backends import FAKE_PREFIX
 from conformance.ranks.pool import DIED, RAISED, STALLED, VALUE, RankEnd, RankPool, program_path
-from conformance.ranks.server import RankServer
+from conformance.ranks.server import SIMULATED, RankServer
 
 _STACK_LIMIT = 2.0  # seconds for a stalled rank to write its stack
 _LOG_LINES = 15
@@ -56,6 +57,9 @@ class LocalRankPool(RankPool):
 
     `grace` is how long, in seconds, the others may go on after one rank failed: a little more than the collectives' own timeout. With
     `lease_devices`, each rank has a device of this host to itself; otherwise rank r has device r.
+
+    A part of a larger pool has only the ranks `numbers` of its `size`, and the address of the `store` server where all of them meet;
+    `epoch`, which is equal in all parts, counts how often the ranks were started.
     """
 
     def __init__(
@@ -63,19 +67,26 @@ class LocalRankPool(RankPool):
         size: int,
         backend: Mapping[str, Any],
         *,
-        grace: float = 6.0,
+        grace: float = 9.0,
         environment: Mapping[str, str] | None = None,
         lease_devices: bool = False,
+        numbers: Sequence[int] | None = None,
+        store: tuple[str, int] | None = None,
+        server: RankServer | None = None,
     ) -> None:
         self.size = size
+        self.epoch = 0
+        self._numbers = list(range(size)) if numbers is None else list(numbers)
         self._grace = grace
         self._common = {
             "size": size,
             "backend": dict(backend),
             "environment": dict(environment or {}),
             "lease_devices": lease_devices,
+            "store": store,
         }
-        self.server = RankServer()
+        simulated = str(backend["backend"]).startswith(FAKE_PREFIX)
+        self.server = server or RankServer([f"fakes.{name}" for name in SIMULATED] if simulated else ())
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._ranks: list[_Rank] = []
 
@@ -85,16 +96,28 @@ class LocalRankPool(RankPool):
 
     def attempt(self, program: str | Callable[..., Any], *, timeout: float = 30.0, **arguments: Any) -> list[RankEnd]:
         """See `RankPool.attempt`."""
+        return self.attempt_until(None, program, timeout, arguments)
+
+    def attempt_until(
+        self, cancel: socket.socket | None, program: str | Callable[..., Any], timeout: float, arguments: Mapping[str, Any]
+    ) -> list[RankEnd]:
+        """As `attempt`; ranks that have not answered when something arrives at `cancel` have stalled."""
         if not self._ranks:
             self._start_ranks()
         line = json.dumps({"program": program_path(program), "arguments": arguments}).encode() + b"\n"
         for rank in self._ranks:
             with contextlib.suppress(OSError):  # a rank that is gone is found when its answer is due
                 rank.connection.sendall(line)
-        answers = self._collect(timeout)
-        if all(answer is not None and answer["how"] == VALUE for answer in answers.values()):
+        answers = self._collect(timeout, cancel)
+        if len(answers) == len(self._ranks) and all(answer["how"] == VALUE for answer in answers.values()):
             return [RankEnd(rank.number, VALUE, answers[rank.number]["value"]) for rank in self._ranks]
         return self._end_ranks(answers)
+
+    def end_ranks(self) -> None:
+        """End the ranks alone, so that the next example gets new ones."""
+        if self._ranks:
+            self._statuses({})
+            self._forget_ranks()
 
     def close(self) -> None:
         """See `RankPool.close`."""
@@ -103,22 +126,23 @@ class LocalRankPool(RankPool):
 
     def _start_ranks(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-ranks-")
-        self._ranks = [_Rank(number) for number in range(self.size)]
-        common = {**self._common, "folder": self._folder.name, "sys_path": sys.path, "directory": os.getcwd()}
+        self._ranks = [_Rank(number) for number in self._numbers]
+        common = {**self._common, "epoch": self.epoch, "folder": self._folder.name, "sys_path": sys.path, "directory": os.getcwd()}
         requests = [{**common, "rank": rank.number} for rank in self._ranks]
         processes = self.server.start(requests, [number for rank in self._ranks for number in rank.descriptors()])
         for rank, process in zip(self._ranks, processes, strict=True):
             rank.process = process
             rank.theirs.close()
 
-    def _collect(self, timeout: float) -> dict[int, dict[str, Any]]:
+    def _collect(self, timeout: float, cancel: socket.socket | None) -> dict[int, dict[str, Any]]:
         """The ranks' answers by rank; a rank that went away is `died`, one that is late is missing."""
+        watched = [] if cancel is None else [cancel.fileno()]
         deadline = time.monotonic() + timeout
         waiting = {rank.connection.fileno(): rank for rank in self._ranks}
         answers: dict[int, dict[str, Any]] = {}
         while waiting:
-            ready, _, _ = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
+            ready, _, _ = select.select([*waiting, *watched], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready or set(ready) & set(watched):
                 break
             for descriptor in ready:
                 rank = waiting[descriptor]

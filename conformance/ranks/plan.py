@@ -13,6 +13,7 @@ from conformance.clauses import Tier
 from conformance.errors import OptionError
 from conformance.ranks.local_pool import LocalRankPool
 from conformance.ranks.pool import RankPool
+from conformance.ranks.torchrun_pool import LaunchedRun, TorchrunRankPool
 
 if TYPE_CHECKING:
     from conformance.backend_under_test import BackendUnderTest
@@ -35,7 +36,12 @@ class RankPlan:
     why_none: str
     each_has_a_machine: bool = False
     lease_devices: bool = False
-    spans_nodes: bool = False
+    launched: LaunchedRun | None = None
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the ranks belong to two agents of torchrun, on two hosts as a rule."""
+        return self.launched is not None and self.launched.launch.agents > 1
 
     def what_is_missing(self, tier: Tier) -> str:
         """Why a check of the multi-rank or multi-node tier cannot run, as far as ranks are concerned; empty where it can."""
@@ -47,18 +53,27 @@ class RankPlan:
         """The ranks, not started yet."""
         if self.each_has_a_machine:  # a rank r uses the r-th device of its own machine
             choice = replace(choice, devices=max(choice.devices or 1, self.count))
+        if self.launched is not None:
+            return TorchrunRankPool(self.launched, choice.as_data(), lease_devices=self.lease_devices)
         return LocalRankPool(self.count, choice.as_data(), lease_devices=self.lease_devices)
 
 
-def plan_ranks(wanted: int | None, backend: BackendUnderTest) -> RankPlan:
-    """The ranks of a run for which `--ranks` said `wanted`, None where it was not given.
+def plan_ranks(wanted: int | None, backend: BackendUnderTest, launched: LaunchedRun | None = None) -> RankPlan:
+    """The ranks of a run for which `--ranks` said `wanted`, None where it was not given; `launched` is what torchrun started, if it did.
 
     Raises:
-        OptionError: more ranks than devices.
+        OptionError: more ranks than devices, or not as many as torchrun started.
     """
     if backend.no_device_reason is not None:
         return RankPlan(0, f"no device: {backend.no_device_reason}")
-    if backend.is_fake or backend.accelerator.device_type == "cpu":
+    needs_device = not backend.is_fake and backend.accelerator.device_type != "cpu"
+    if launched is not None:
+        count = launched.launch.size
+        if wanted not in (None, count):
+            raise OptionError(f"--ranks={wanted}: torchrun started {count}; leave the option out")
+        too_few = _too_few(count, "torchrun's --nnodes times --nproc-per-node")
+        return RankPlan(count, too_few, backend.is_fake, needs_device, launched)
+    if not needs_device:
         count = _WITHOUT_DEVICES if wanted is None else wanted
         return RankPlan(count, _too_few(count, "--ranks"), each_has_a_machine=backend.is_fake)
     devices = backend.device_count

@@ -63,6 +63,11 @@ class RankPool(abc.ABC):
 
     size: int
 
+    @property
+    def lost(self) -> str:
+        """Why no example can run any more, in words; empty while the pool can start new ranks."""
+        return ""
+
     @abc.abstractmethod
     def attempt(self, program: str | Callable[..., Any], *, timeout: float = 30.0, **arguments: Any) -> list[RankEnd]:
         """Run a program and say how it ended on each rank, in rank order; for examples in which ranks are meant to fail.

@@ -21,8 +21,14 @@ from typing import Any
 
 from conformance.ranks.device_leases import lease_device
 
-COLLECTIVE_TIMEOUT = timedelta(seconds=3)
-"""How long a collective of a rank waits for the others before it raises."""
+COLLECTIVE_TIMEOUT = timedelta(seconds=6)
+"""How long a collective waits for other ranks before it raises, where none is meant to fail."""
+FAILURE_TIMEOUT = timedelta(seconds=3)
+"""The same where one is meant to fail."""
+GRACE = timedelta(seconds=10)
+"""How long after the timeout every rank must have noticed that another one failed (PGL-9)."""
+STORE_TIMEOUT = timedelta(seconds=30)
+"""How long a rank tries to reach the server of the store."""
 OPERATION_LIMIT = 500
 
 
@@ -34,7 +40,16 @@ class RankContext:
     """
 
     def __init__(
-        self, rank: int, size: int, folder: Path, make_accelerator: Any, operation_file: int, *, lease_devices: bool = False
+        self,
+        rank: int,
+        size: int,
+        folder: Path,
+        make_accelerator: Any,
+        operation_file: int,
+        *,
+        lease_devices: bool = False,
+        store: tuple[str, int] | None = None,
+        epoch: int = 0,
     ) -> None:
         self.rank = rank
         self.size = size
@@ -44,6 +59,8 @@ class RankContext:
         self._operation_file = operation_file
         self._lease_devices = lease_devices
         self._stores = 0
+        self._store_server = store
+        self._epoch = epoch
 
     def operation(self, name: str) -> None:
         """Say what this rank is about to do; it is reported if the rank dies, raises or stalls."""
@@ -91,10 +108,20 @@ class RankContext:
 
     def new_store(self) -> Any:
         """A store that nobody has used, the same one on every rank that calls this equally often."""
-        from torch._C._distributed_c10d import FileStore
+        from torch._C._distributed_c10d import FileStore, PrefixStore
 
         self._stores += 1
-        return FileStore(str(self._folder / f"store-{self._stores}"), self.size)
+        if self._store_server is None:
+            return FileStore(str(self._folder / f"store-{self._stores}"), self.size)
+        return PrefixStore(f"ranks-{self._epoch}/store-{self._stores}", self._common_store)
+
+    @cached_property
+    def _common_store(self) -> Any:
+        """The server's store, where ranks of several hosts meet."""
+        from torch._C._distributed_c10d import TCPStore
+
+        address, port = self._store_server or ("", 0)
+        return TCPStore(address, port, None, False, timeout=STORE_TIMEOUT)
 
     def world(self) -> None:
         """Have a WORLD over `backend`, started at the first call and kept for later examples."""
@@ -120,6 +147,8 @@ def serve(request: dict[str, Any], connection: socket.socket, operation_file: in
         ChildBackend(request["backend"]),
         operation_file,
         lease_devices=request["lease_devices"],
+        store=request["store"],
+        epoch=request["epoch"],
     )
     with connection, connection.makefile("rb") as requests:
         for line in requests:

@@ -171,6 +171,17 @@ def main() -> None:
     """See the module's docstring."""
     sys.path.pop(0)  # the folder of this file: its module names must not shadow anybody's
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import_torch()
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        if len(sys.argv) > 2:
+            with socket.socket(fileno=int(sys.argv[2])) as listener:
+                serve_whoever_connects(control, listener)
+        else:
+            serve(control)
+
+
+def import_torch() -> None:
+    """Import torch alone, for one thread, without the device backends that each rank loads."""
     autoload = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD")
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     import torch
@@ -180,12 +191,6 @@ def main() -> None:
         del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
     else:
         os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = autoload
-    with socket.socket(fileno=int(sys.argv[1])) as control:
-        if len(sys.argv) > 2:
-            with socket.socket(fileno=int(sys.argv[2])) as listener:
-                serve_whoever_connects(control, listener)
-        else:
-            serve(control)
 
 
 if __name__ == "__main__":

@@ -9,25 +9,42 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from conformance.ranks import rank_server
 
 _SCRIPT = Path(__file__).with_name("rank_server.py")
 _START_LIMIT = 60.0  # seconds for the server to import torch
 SHARED_SERVER = "ACCELERATOR_CONFORMANCE_RANK_SERVER"
 """The environment variable with the socket of a server that forks a server for each pool; only tests of the suite share one."""
-_PRELOADED = ("conformance.ranks.rank_main", "conformance.child_main", "conformance.backends", "torch.distributed")
+_PRELOADED = (
+    "torch.distributed.device_mesh",
+    "conformance.ranks.rank_main",
+    "conformance.child_main",
+    "conformance.backends",
+    "conformance.rank_programs.process_group_failures",
+    "conformance.rank_programs.process_group_reload",
+    "conformance.rank_programs.process_group_watch",
+    "harness.accelerator.default",
+)
+"""What every rank needs; importing it once is most of what starting one would take."""
+SIMULATED = ("autocast", "factories", "management_library", "namespace", "pinned_memory", "serialization", "torch_patches")
+"""The modules of `fakes` that simulating a machine imports."""
 
 
 class RankServer:
     """One server; started by `warm_up` or the first request, again after it died, and gone after `close`."""
 
-    def __init__(self) -> None:
-        self.process: subprocess.Popen[bytes] | None = None
+    def __init__(self, preload: Sequence[str] = ()) -> None:
+        self._preload = (*_PRELOADED, *preload)
+        self.process: subprocess.Popen[bytes] | _Forked | None = None
         self._control: socket.socket | None = None
 
     def warm_up(self) -> None:
@@ -39,7 +56,7 @@ class RankServer:
         ours = _connected(shared) if shared else self._started()
         ours.settimeout(_START_LIMIT)
         self._control = ours
-        ours.send(json.dumps({"preload": _PRELOADED, "sys_path": sys.path}).encode())
+        ours.send(json.dumps({"preload": self._preload, "sys_path": sys.path}).encode())
 
     def start(self, ranks: Sequence[dict[str, Any]], descriptors: Sequence[int]) -> list[int]:
         """Fork ranks; their process ids."""
@@ -89,6 +106,62 @@ class RankServer:
             raise ConnectionError("the server is gone")
         answer: list[Any] = json.loads(data)
         return answer
+
+
+class ForkedRankServer(RankServer):
+    """A server that is this process, forked: for processes that have imported torch and nothing that a fork could harm."""
+
+    def _started(self) -> socket.socket:
+        if self._was_forked:
+            return super()._started()
+        self._was_forked = True
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        child = os.fork()
+        if child == 0:
+            try:
+                ours.close()
+                rank_server.end_with_the_server()
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                rank_server.serve(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+        self.process = _Forked(child)
+        return ours
+
+    _was_forked = False
+
+
+class _Forked:
+    """What `RankServer` asks of a process, for one that was forked."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._is_gone = False
+
+    def poll(self) -> int | None:
+        """None while it runs."""
+        if not self._is_gone:
+            self._is_gone = os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        return 0 if self._is_gone else None
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Return after it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs after `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("a forked rank server", timeout or 0.0)
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """End it by force."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
 
 class SharedRankServer:

@@ -62,7 +62,7 @@ class DeferringScheduler:
         self._sequence = 0
         self._host_time = 0
         self._unpinned: deque[tuple[int, int]] = deque()
-        self._freed: deque[tuple[torch.Tensor, StreamState, tuple[StreamState, ...]]] = deque()
+        self._freed: deque[_FreedBlock] = deque()
         self._observed: deque[Launch] = deque()
         self._unraised: list[RaceError] = []
         self._failures: dict[int, tuple[str, BaseException]] = {}
@@ -260,8 +260,8 @@ class DeferringScheduler:
 
     def freed(self, block: Block) -> None:
         """See `Scheduler.freed`."""
-        # Taken up where the scheduler is next entered: this may run in the middle of anything.
-        self._freed.append((block.bytes(), block.stream, block.recorded_streams))
+        # Taken up where the scheduler is next entered: this may run in the middle of anything, a garbage collection included.
+        self._freed.append(_FreedBlock(block))
 
     def released(self, memory: torch.Tensor) -> None:
         """See `Scheduler.released`."""
@@ -311,15 +311,17 @@ class DeferringScheduler:
             if self.tracker is not None:
                 self.tracker.history.forget(start, start + nbytes)
         while self._freed:
-            memory, stream, recorded = self._freed.popleft()
-            self._end_life(memory, stream, recorded)
+            self._end_life(self._freed.popleft())
         if self._unraised and raising:
             error = self._unraised[0]
             self._unraised.clear()
             raise error
 
-    def _end_life(self, memory: torch.Tensor, stream: StreamState, recorded: Sequence[StreamState]) -> None:
-        queue = self._queue(stream)
+    def _end_life(self, block: _FreedBlock) -> None:
+        memory = block.allocator.bytes_of(block)
+        if memory.numel() != block.size:  # its segment is given back already
+            return
+        queue, recorded = self._queue(block.stream), block.recorded_streams
         # Where other streams were recorded, the allocator holds the memory until they are done with it.
         launch = Launch("free", None if recorded else lambda: poison.fill(memory), queue)
         launch.is_free = True
@@ -403,6 +405,20 @@ class DeferringScheduler:
             f"device {device_index} failed in {what}: {type(error).__name__}: {error}\n"
             "Its result was never written, and the device is of no use until the machine is reset."
         ) from error
+
+
+class _FreedBlock:
+    """Where a block was, after its end."""
+
+    __slots__ = ("address", "allocator", "pool", "recorded_streams", "size", "stream")
+
+    def __init__(self, block: Block) -> None:
+        self.allocator: Any = block.allocator
+        self.pool = block.pool
+        self.address = block.address
+        self.size = block.size
+        self.stream = block.stream
+        self.recorded_streams = block.recorded_streams
 
 
 def _needed(targets: Iterable[Launch]) -> dict[Queue, int]:

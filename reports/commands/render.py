@@ -11,8 +11,8 @@ import click
 
 from reports.commands.console import REPORT_PATH, one_line_errors
 from reports.package import write_package
-from reports.reading import read_report
-from reports.rendering import REPORT, render_all
+from reports.reading import read_report, render_untrusted
+from reports.rendering import REPORT
 
 
 @click.command()
@@ -25,6 +25,6 @@ def render(path: Path, target: Path) -> None:
     A signature is not taken over: it is over the files that were signed.
     """
     read = read_report(path)
-    files = render_all(read.files[REPORT])
+    files = render_untrusted(read.files[REPORT])
     write_package(target, files)
     click.echo(f"{len(files)} files written to {target}")

@@ -66,8 +66,6 @@ def _test(suite: str, clause: ClauseResult, checks: list[CheckResult]) -> dict[s
     programs = [check.failure.program for check in checks if check.failure is not None]
     if programs:
         test["snippet"] = "\n".join(programs)
-    if clause.outcome == "flaky":
-        test["flaky"] = True
     return test
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from reports import rendering
-from reports.errors import ReportError, SigningError, StrictJsonError
+from reports.errors import RenderingError, SigningError, StrictJsonError
+from reports.reading import render_untrusted
 from reports.rendering import FILES, REPORT, SIGNATURE, STATEMENT
 from reports.rendering.statement import PREDICATE_TYPE, STATEMENT_TYPE
 from reports.strict_json import parse
@@ -56,9 +57,9 @@ def find_rendered(examined: Examined) -> Iterator[Said]:
         yield from _by_digests(examined)
         return
     try:
-        made = rendering.render_all(examined.files[REPORT])
-    except (ReportError, ValueError, LookupError, ArithmeticError, TypeError, RecursionError) as error:
-        yield Finding.about("render", REPORT, f"cannot be rendered: {type(error).__name__}: {error}")
+        made = render_untrusted(examined.files[REPORT])
+    except RenderingError as error:
+        yield Finding.about("render", REPORT, str(error))
         return
     for name in _RENDERED:
         if name in examined.files and examined.files[name] != made[name]:

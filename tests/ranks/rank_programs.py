@@ -77,3 +77,9 @@ def wait_until_gone(process: int) -> None:
     while os.path.exists(f"/proc/{process}"):
         assert time.monotonic() < deadline, f"process {process} still runs"
         os.sched_yield()
+
+
+def one_stalls_while_the_others_answer(context: RankContext) -> int:
+    if context.rank == 1:
+        stall_here()
+    return context.rank

@@ -73,6 +73,11 @@ def test_a_rank_that_stalls_is_found_with_its_stack(pool: LocalRankPool) -> None
     assert pool.run(programs.all_reduce, value=0) == [3] * 3
 
 
+def test_a_rank_that_stalls_while_the_others_answer_is_found(pool: LocalRankPool) -> None:
+    ends = pool.attempt(programs.one_stalls_while_the_others_answer, timeout=1)
+    assert [(end.how, end.value) for end in ends] == [("value", 0), ("stalled", None), ("value", 2)]
+
+
 def test_when_all_are_late_each_is_named(pool: LocalRankPool) -> None:
     ends = pool.attempt("rank_programs:stall", timeout=0.5)
     assert all(end.how == "raised" and "no attribute 'stall'" in end.text for end in ends)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,58 @@ def test_a_hostile_path_is_shown_safely(name: str, tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert all(line.isprintable() for line in result.output.split("\n"))
         assert name in result.output or "\\" in result.output
+
+
+def _edited(report: Report, edit: Callable[[Any], object]) -> bytes:
+    document = json.loads(report.to_bytes())
+    edit(document)
+    return json.dumps(document).encode()
+
+
+def _many_pictures(document: Any) -> None:
+    layout = {"tensor_parallel_size": 1, "context_parallel_size": 64, "data_pad_size_multiplier": 1, "sequence_parallel": True}
+    layout |= {"allgather_context_parallel": False, "sequences": [1 << 24] * 64}
+    shown = {"program": "", "replay": "", "layout": layout}
+    document["checks"] = [{**document["checks"][0], "name": f"c{number}", "failure": shown} for number in range(500)]
+    document["clauses"][0]["checks"] = [check["name"] for check in document["checks"]]
+
+
+def _many_times_the_same(document: Any) -> None:
+    document["checks"] = [{**document["checks"][0], "name": "c", "said": "x" * 100_000}]
+    document["clauses"] = [{**document["clauses"][0], "checks": ["c"] * 2000}]
+
+
+@pytest.mark.parametrize("edit", [_many_pictures, _many_times_the_same])
+def test_a_small_report_that_would_be_rendered_as_a_large_one_is_refused(edit: Callable[[Any], object], tmp_path: Path) -> None:
+    (tmp_path / REPORT).write_bytes(_edited(make_report(), edit))
+    results = [run("show", tmp_path / REPORT), run("render", tmp_path / REPORT, tmp_path / "out"), run("verify", tmp_path)]
+    assert [result.exit_code for result in results] == [2, 2, 1]
+    assert all("would be rendered as some" in result.output for result in results)
+
+
+_SPAN = {"lane": 0, "name": "x", "kind": "work", "start": 9, "end": 0}
+_EDGE = {"from_lane": 7, "start": 10**350, "lane": 9, "end": 0, "missing": True}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        {"timeline": {"lanes": [], "spans": [], "edges": []}},
+        {"timeline": {"lanes": [{"title": "x"}], "spans": [{**_SPAN, "lane": 9}], "edges": []}},
+        {"timeline": {"lanes": [{"title": "x"}], "spans": [{**_SPAN, "end": 10**350}], "edges": []}},
+        {"timeline": {"lanes": [], "spans": [], "edges": [_EDGE]}},
+        {"document": {"x": [1, None, 10**300, -0.0]}},
+    ],
+)
+def test_what_cannot_be_drawn_is_no_crash(failure: dict[str, Any], tmp_path: Path) -> None:
+    if "timeline" in failure:
+        failure = {"timeline": {"in_steps": False, **failure["timeline"]}}
+
+    def edit(document: Any) -> None:
+        check = next(check for check in document["checks"] if "failure" in check)
+        check["failure"] |= failure
+
+    (tmp_path / REPORT).write_bytes(_edited(make_report(outcomes={"OPS-1": "fail"}), edit))
+    assert run("verify", tmp_path).exit_code == 1
+    assert run("render", tmp_path / REPORT, tmp_path / "out").exit_code in (0, 2)
+    assert run("show", tmp_path / REPORT).exit_code == 0

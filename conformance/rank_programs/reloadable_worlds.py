@@ -1,0 +1,56 @@
+"""What the programs about reloadable groups share: a WORLD of their own, and a collective with a known result.
+
+For: the other modules here. Not for: judging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from conformance.ranks.rank_main import RankContext
+from harness.process_group import reloader
+
+
+@contextmanager
+def reloadable_world(
+    context: RankContext, *, by_pytorch: bool = False, timeout: timedelta | None = None, **keywords: Any
+) -> Iterator[reloader.ProcessGroupReloader]:
+    """A reloader and a WORLD of all ranks over the backend under test; with `by_pytorch` the reloader finds the WORLD made already.
+
+    `timeout` is the WORLD's, else the context's. The WORLD is destroyed at the end; after an exception it is left to the pool, which ends
+    the ranks.
+    """
+    if dist.is_initialized():  # the one that other programs keep
+        dist.destroy_process_group()
+    accelerator = None if context.device.type == "cpu" else context.accelerator
+    made = reloader.ProcessGroupReloader(accelerator, keywords.pop("memory_policy", None))
+    arguments = {
+        "backend": context.backend,
+        "store": keywords.pop("store", None) or context.new_store(),
+        "rank": context.rank,
+        "world_size": context.size,
+        "timeout": timeout or context.timeout,
+        **keywords,
+    }
+    context.operation("init_process_group")
+    if by_pytorch:
+        dist.init_process_group(**arguments)
+    else:
+        made.init_process_group(**arguments)
+    yield made
+    context.operation("the end of the program")
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def sum_of_ranks(context: RankContext, group: Any, device: torch.device | None = None) -> float:
+    """The sum over a group of 2 to the power of each rank, on the device of the backend under test unless another is given."""
+    tensor = torch.tensor([float(2**context.rank)], device=device or context.device)
+    dist.all_reduce(tensor, group=group)
+    return float(tensor.item())

@@ -1,0 +1,78 @@
+"""PGL-9: a rank dies, stalls or is slow during destroy, reload or a collective; real ranks, really killed.
+
+The others must end within the timeout plus a grace, with an error that names the operation, and be able to start over. Not for: clean runs.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.backend_under_test import BackendUnderTest
+from conformance.checking import clause, require
+from conformance.models.process_groups import Topology, sum_over, topologies
+from conformance.rank_programs import process_group_failures as programs
+from conformance.ranks.pool import DIED, VALUE, RankEnd
+from conformance.ranks.rank_main import FAILURE_TIMEOUT, GRACE
+
+_LIMIT = 30.0  # seconds for an example
+_hows = st.sampled_from(["killed", "stalled", "killed", "stalled", "slow"])
+_COLLECTIVE = "before a collective"
+
+
+@clause("PGL-9", examples=0.06)
+@given(step=st.sampled_from(sorted(set(programs.STEPS) - {_COLLECTIVE})), how=_hows, failing=st.integers(0, 7), topology=topologies)
+def test_when_a_rank_fails_in_destroy_or_reload_the_others_end_in_time(
+    backend: BackendUnderTest, step: str, how: str, failing: int, topology: Topology
+) -> None:
+    _require_good_ends(backend, step, how, failing, topology)
+
+
+@clause("PGL-9", examples=0.02)
+@given(how=_hows, failing=st.integers(0, 7), topology=topologies)
+def test_when_a_rank_fails_before_a_collective_the_others_end_in_time(
+    backend: BackendUnderTest, how: str, failing: int, topology: Topology
+) -> None:
+    _require_good_ends(backend, _COLLECTIVE, how, failing, topology)
+
+
+def _require_good_ends(backend: BackendUnderTest, step: str, how: str, failing: int, topology: Topology) -> None:
+    size = backend.ranks.size
+    failing %= size
+    ends = backend.ranks.attempt(
+        programs.one_rank_fails,
+        timeout=_LIMIT,
+        groups=topology.groups(size)[:3],
+        failing=failing,
+        step=step,
+        how=how,
+        seconds=FAILURE_TIMEOUT.total_seconds(),
+    )
+    for end in ends:
+        if end.rank != failing or how == "slow":
+            _require_good_end(end, f"rank {failing} was {how} {step}", failing, how, size)
+
+
+def _require_good_end(end: RankEnd, event: str, failing: int, how: str, size: int) -> None:
+    what = f"{event}: rank {end.rank}"
+    if end.how == DIED and how != "slow":  # a transport's own watchdog may end it
+        require(end.log.strip(), f"{what} ended without a word ({end.text})")
+        return
+    require(end.how == VALUE, f"{event}, and {end.headline}")
+    answer = end.value
+    if how == "slow":
+        require(answer["error"] is None, f"{what} raised although nobody failed: {answer['error']}")
+        require(answer["sum"] == sum_over(range(size)), f"{what} got the sum {answer['sum']}; due is {sum_over(range(size))}")
+        return
+    require(answer["error"] is not None, f"{what} noticed nothing, and got the sum {answer.get('sum')}")
+    require(
+        answer["operation"] in answer["error"],
+        f"{what} raised an error that does not name {answer['operation']}: {answer['error']}",
+    )
+    limit = (FAILURE_TIMEOUT + GRACE).total_seconds()
+    require(
+        answer["seconds"] <= limit,
+        f"{what} raised from {answer['operation']} after {answer['seconds']:.1f} s; due is {limit:g} s at most",
+    )
+    due = sum_over([rank for rank in range(size) if rank != failing])
+    require(answer["again"] == due, f"{what}: the sum over a new world of the survivors is {answer['again']}; due is {due}")

@@ -1,0 +1,55 @@
+"""How verify reads the command line of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.options import add_options
+from reports.pytest_plugin import pytest_addoption
+from reports.verification.command_line_options import VALUES, Option, is_harmless, read
+
+
+class _Parser:
+    """Stands in for pytest's: gathers the names of options, and whether they take a value."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, bool] = {}
+
+    def getgroup(self, *_: str) -> _Parser:
+        return self
+
+    def addoption(self, *names: str, **settings: Any) -> None:
+        self.found |= dict.fromkeys(names, settings.get("action", "store") == "store")
+
+
+def test_every_option_of_the_suite_is_known() -> None:
+    parser: Any = _Parser()
+    add_options(parser)
+    pytest_addoption(parser)
+    with_value = {name for name, takes_value in parser.found.items() if takes_value}
+    assert with_value - {"--replay-program"} == set(VALUES) - {"--hypothesis-seed"}
+    flags = [name for name, takes_value in parser.found.items() if not takes_value]
+    assert all(is_harmless(Option(name, None)) for name in flags)
+    assert not is_harmless(Option("--replay-program", "x")), "runs one program and no checks"
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("--backend=x --tier host", [("--backend", "x"), ("--tier", "host")]),
+        ("-vvk DEV", [("-v", None), ("-v", None), ("-k", "DEV")]),
+        ("-kDEV", [("-k", "DEV")]),
+        ("-n4 -n 4", [("-n", "4"), ("-n", "4")]),
+        ("-x", [("-x", None)]),
+        ("--unknown value", [("--unknown", None), ("", "value")]),
+        ("a -- --k", [("", "a"), ("", "--k")]),
+        ("--tier", [("--tier", None)]),
+        ("-k", [("-k", None)]),
+        ("-", [("", "-")]),
+        ("", []),
+    ],
+)
+def test_options_are_taken_apart_as_pytest_does(words: str, options: list[tuple[str, str | None]]) -> None:
+    assert list(read(words.split())) == [Option(*option) for option in options]
