@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from conformance.accelerator_access import device_type_of, method
 from conformance.backend_under_test import BackendUnderTest
-from conformance.checking import clause, require, unsupported
+from conformance.checking import clause, require
+from conformance.memory_limits import require_memory_of_its_own
 from conformance.programs.device_forms import DeviceForm, forms
-from conformance.programs.memory_program import MemoryProgram, no_collection, programs
+from conformance.programs.memory_drafts import first_of_all, programs
+from conformance.programs.memory_program import MemoryProgram, no_collection
 
 
 @pytest.fixture(autouse=True)
@@ -25,31 +27,36 @@ def _garbage_is_gone() -> None:
 
 
 @clause("MEM-1")
+@first_of_all()
 @given(program=programs())
 def test_counters_stay_within_their_bounds(backend: BackendUnderTest, program: MemoryProgram) -> None:
     program.run(backend.accelerator, "MEM-1")
 
 
 @clause("MEM-2")
+@first_of_all()
 @given(program=programs())
 def test_an_allocation_counts_on_its_device_until_it_is_freed(backend: BackendUnderTest, program: MemoryProgram) -> None:
     program.run(backend.accelerator, "MEM-2")
 
 
 @clause("MEM-3")
+@first_of_all()
 @given(program=programs())
 def test_emptying_the_cache_leaves_what_is_in_use(backend: BackendUnderTest, program: MemoryProgram) -> None:
     program.run(backend.accelerator, "MEM-3")
 
 
 @clause("MEM-1", "MEM-4")
+@first_of_all(out_of_memory=True)
 @given(program=programs(out_of_memory=True))
 def test_a_request_for_too_much_is_refused_and_changes_nothing(backend: BackendUnderTest, program: MemoryProgram) -> None:
-    _require_memory_of_its_own(backend)
+    require_memory_of_its_own(backend)
     program.run(backend.accelerator, "MEM-1", "MEM-4")
 
 
 @clause("MEM-6")
+@first_of_all(peaks=True)
 @given(program=programs(peaks=True))
 def test_peaks_grow_until_they_are_reset(backend: BackendUnderTest, program: MemoryProgram) -> None:
     program.run(backend.accelerator, "MEM-6")
@@ -70,18 +77,6 @@ def test_a_peak_remembers_what_was_freed(backend: BackendUnderTest) -> None:
             f"after {size} bytes were allocated and freed on device {index}, max_memory_allocated({index}) is {peak}; "
             f"due were at least {before + size}",
         )
-
-
-def _require_memory_of_its_own(backend: BackendUnderTest) -> None:
-    """Running out of memory must not be running out of the host's."""
-    kind = device_type_of(backend.accelerator)
-    if kind in ("cpu", "mps"):
-        unsupported(f"the memory of a {kind} device is the host's")
-    properties = getattr(backend.accelerator, "get_device_properties", None)
-    if properties is not None and method(backend.accelerator, "supports")("device_properties"):
-        found = properties(0)
-        if getattr(found, "is_integrated", False):
-            unsupported(f"{getattr(found, 'name', 'the device')} is integrated: its memory is the host's")
 
 
 # Forms of a device

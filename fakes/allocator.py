@@ -270,6 +270,7 @@ class Allocator:
                 self._refuse(size)
 
     def _has_room(self, size: int, stream: Any) -> bool:
+        size = (size + _ROUND_UP) & _DOWN_TO_BLOCK
         with self._exclusive():
             pool = self._large_pools.get(stream)
             if pool is not None and pool.largest_free >= size:

@@ -18,7 +18,7 @@ from fakes.device import Device
 from fakes.inference import Layout, outcome_of
 from fakes.machine import Machine
 from fakes.operator_plan import OperatorPlan
-from fakes.pinned_memory import is_pinned, mark
+from fakes.pinned_memory import empty_pinned, is_pinned, used_by_copy
 from fakes.scheduling.simulated_time import of_copy
 from fakes.stream_state import EventState, StreamState
 from fakes.tensor import DeviceTensor, allocate, host_tensor
@@ -51,6 +51,11 @@ def copy(plan: OperatorPlan, destination: Any, source: Any, non_blocking: bool, 
     stream = machine.current_stream(destination._index if to_device else source._index)
     _require(plan, data, contents)
     pinned = is_pinned(host)
+    if pinned and non_blocking:
+        if to_device:
+            contents = used_by_copy(contents, stream)
+        else:
+            data = used_by_copy(data, stream)
     reads, writes = ([contents] if not to_device or pinned else []), ([data] if to_device or pinned else [])
     duration = of_copy(max(data.nbytes, contents.nbytes))
     scheduler.issue(lambda: _copy_into(data, contents), reads, writes, stream, name=plan.name, duration=duration)
@@ -76,7 +81,8 @@ def read_to_host(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machine:
         outcome = outcome_of(plan, plan.kernel, args, kwargs)
         layout = None if outcome is None else outcome.results
         if outcome is not None and type(layout) is Layout:
-            data = mark(torch.ops.aten.empty_strided.default(layout.size, layout.stride, dtype=layout.dtype, device=_CPU))
+            result = empty_pinned(layout.size, layout.stride, layout.dtype)
+            data = used_by_copy(result, stream)
             machine.scheduler.issue(
                 lambda: _copy_into(data, plan.kernel(*args, **kwargs)),
                 (args[0],),
@@ -85,7 +91,7 @@ def read_to_host(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machine:
                 name=plan.name,
                 duration=of_copy(layout.nbytes),
             )
-            return data
+            return result
     return deferral.read(plan, plan.kernel, args, kwargs, machine, stream)
 
 

@@ -17,6 +17,7 @@ import torch
 from fakes.allocator_settings import settings_at_start
 from fakes.device import Device, PhysicalCard
 from fakes.errors import MachineNotInstalledError
+from fakes.host_allocator import HostAllocator
 from fakes.personas import Persona
 from fakes.scheduling.policies import Policy
 from fakes.settings import Settings, new_scheduler
@@ -61,6 +62,7 @@ class Machine:
         if previous is not None:
             previous.drain()
         self.scheduler = new_scheduler(settings, self.lock)
+        self.host_allocator = HostAllocator(self.scheduler)
         self._generation += 1
         self._devices: list[Device] | None = None
         self._forked = False

@@ -78,7 +78,7 @@ def _patch_accelerator(patches: Patches, machine: Machine) -> None:
         },
         "_accelerator_isAllocatorInitialized": lambda: machine.is_initialized,
         "_accelerator_emptyCache": empty_cache,
-        "_accelerator_emptyHostCache": lambda: None,
+        "_accelerator_emptyHostCache": lambda: machine.host_allocator.empty_cache(),  # noqa: PLW0108 - a reset machine has another
         "_accelerator_getMemoryInfo": lambda index: machine.open(index).allocator.info(),
         "_accelerator_getDeviceStats": lambda index: _nested(machine.device(index).allocator.statistics()),
         "_accelerator_resetPeakStats": lambda index: machine.device(index).allocator.reset_peaks(),

@@ -34,9 +34,10 @@ from reports.model import (
     TierName,
 )
 from reports.rendering import renderer_version
-from reports.timeline_data import layout_from, timeline_from
+from reports.timeline_data import layout_from, program_text, timeline_from
 
 _LEFT_OUT = "left out by the command line"
+_NOT_REACHED = "the run ended before it, or left it out"
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,14 @@ def build_report(results: RunResults, facts: RunFacts, end: RunEnd) -> Report:
     records = {record.check: record for result in results.clauses.values() for record in result.checks}
     absent = _checks_not_collected(set(records))
     clauses = tuple(_clause(CLAUSES[result.id], result.checks, absent) for result in results.clauses.values())
-    checks = [*map(_check, records.values()), *(_absent_check(name, ids) for name, ids in absent.items())]
-    left_out = [name for name in records if name not in end.reported] if end.complete else []
+    checks = [*map(_check, records.values()), *(_absent_check(name, ids, end.complete) for name, ids in absent.items())]
+    left_out = sorted([*absent, *(name for name in records if name not in end.reported)]) if end.complete else []
     report = Report(
         format=FORMAT,
         renderer=renderer_version(),
         verdict=nothing_judged(),
         declared=facts.declared,
-        run=_run(results, facts, end, len(checks), sorted([*absent, *left_out])),
+        run=_run(results, facts, end, len(checks), left_out),
         backend=_backend(results, facts),
         suite=facts.suite,
         host=facts.host.model_copy(
@@ -169,7 +170,7 @@ def _check(record: CheckRecord) -> CheckResult:
 def _failure(record: CheckRecord) -> Failure:
     shown = _clean(record.shown)
     return Failure(
-        program=_utf8(record.example) or f"{record.check.rpartition('::')[2]}(backend)",
+        program=program_text(shown.get("program")) or _utf8(record.example) or f"{record.check.rpartition('::')[2]}(backend)",
         document=shown.get("program"),
         replay=_utf8(record.replay),
         timeline=timeline_from(shown["timeline"]) if "timeline" in shown else None,
@@ -177,10 +178,11 @@ def _failure(record: CheckRecord) -> Failure:
     )
 
 
-def _absent_check(name: str, clause_ids: tuple[str, ...]) -> CheckResult:
+def _absent_check(name: str, clause_ids: tuple[str, ...], complete: bool) -> CheckResult:
     tiers = [CLAUSES[clause_id].tiers[0] for clause_id in clause_ids if clause_id in CLAUSES]
     tier: TierName = max(tiers, key=lambda tier: tier.order).value if tiers else "host"
-    return CheckResult(name=name, tier=tier, outcome="not-run", seconds=0.0, examples_run=0, examples_discarded=0, said=_LEFT_OUT)
+    reason = _LEFT_OUT if complete else _NOT_REACHED
+    return CheckResult(name=name, tier=tier, outcome="not-run", seconds=0.0, examples_run=0, examples_discarded=0, said=reason)
 
 
 def _checks_not_collected(collected: set[str]) -> dict[str, tuple[str, ...]]:

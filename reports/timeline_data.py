@@ -1,4 +1,4 @@
-"""From the suite's timelines and layouts to the report's.
+"""From the suite's programs, timelines and layouts to the report's.
 
 For: plain data as checks attach it to a failure. Data that does not fit is left out, since a picture is worth less than the failure that
 it shows. Not for: drawing.
@@ -50,6 +50,17 @@ def timeline_from(data: Any) -> Timeline | None:
         )
     except (KeyError, TypeError, ValidationError):
         return None
+
+
+def program_text(document: Any) -> str:
+    """A program's document as a person reads it: its listing; empty where it is no program that is known here."""
+    from conformance.errors import ProgramError
+    from conformance.programs.stream_program import StreamProgram
+
+    try:
+        return "\n".join(StreamProgram.from_document(document).listing())
+    except ProgramError:
+        return ""
 
 
 def layout_from(data: Any) -> LayoutPicture | None:

@@ -1,8 +1,10 @@
 """Programs that allocate, free, view, empty the cache, run out of memory and reset peaks, with a model of what is live.
 
-For: MEM-1 to MEM-4 and MEM-6 as one language; a program is told which of these clauses to judge. Sizes are in bytes. Right for
+For: MEM-1 to MEM-4, MEM-6 and MEM-10 as one language; a program is told which of these clauses to judge. Sizes are in bytes. Right for
 caching allocators: what an allocation takes may be more than was asked, but a free gives back exactly what its allocation took.
-Not for: more memory than a few MiB at a time, except in one request that no device can serve."""
+Not for: more memory than some MiB at a time, except in one request that no device can serve; nor for order between streams: the device is
+waited for before contents are read.
+"""
 
 from __future__ import annotations
 
@@ -13,75 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from hypothesis import strategies as st
 
 from conformance.accelerator_access import method
 from conformance.checking import expect_refusal, require
+from conformance.programs.memory_statements import Allocate, AskTooMuch, EmptyCache, Free, ResetPeaks, View, WriteInPlace
 from conformance.programs.printing import PrintsAsCode
-
-
-@dataclass(frozen=True)
-class Allocate:
-    """`size` bytes on a device while another one may be current. `way`: the call that allocates."""
-
-    size: int
-    device: int
-    current: int
-    way: str
-
-    def __str__(self) -> str:
-        return f"t = {self.way} of {self.size} bytes on device {self.device}  # while {self.current} is current"
-
-
-@dataclass(frozen=True)
-class View:
-    """One more tensor that shares the memory of a live one."""
-
-    which: int
-
-    def __str__(self) -> str:
-        return f"t = a view of live[{self.which}]"
-
-
-@dataclass(frozen=True)
-class Free:
-    """The end of a live tensor."""
-
-    which: int
-
-    def __str__(self) -> str:
-        return f"del live[{self.which}]"
-
-
-@dataclass(frozen=True)
-class EmptyCache:
-    """`empty_cache()`."""
-
-    def __str__(self) -> str:
-        return "empty_cache()"
-
-
-@dataclass(frozen=True)
-class AskTooMuch:
-    """A request for the device's memory times `times`, plus `extra` bytes."""
-
-    device: int
-    times: int
-    extra: int
-    way: str
-
-    def __str__(self) -> str:
-        return f"{self.way} of {self.times} * total + {self.extra} bytes on device {self.device}  # refused"
-
-
-@dataclass(frozen=True)
-class ResetPeaks:
-    """`reset_peak_memory_stats(device)`."""
-
-    device: int
-
-    def __str__(self) -> str:
-        return f"reset_peak_memory_stats({self.device})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,11 +57,12 @@ def no_collection() -> Iterator[None]:
 
 @dataclass
 class _Memory:
-    """What one allocation took from its device. `byte` fills it; `users` is the number of live tensors on it."""
+    """What one allocation took from its device. `byte` fills it; `users` is the number of live tensors on it; `stream` is a number."""
 
     device: int
     taken: int
     byte: int
+    stream: int = 0
     users: int = 1
 
 
@@ -142,11 +81,12 @@ class _Runner:
         self.accelerator = accelerator
         self.judged = judged
         self.count = int(method(accelerator, "device_count")())
-        self.devices = range(min(self.count, _DEVICES))
+        self.devices = range(min(self.count, MAX_DEVICES))
         self.used: set[int] = set()
         self.live: list[_Live] = []
         self.serial = 0
         self.peaks: Counters = []
+        self.streams: dict[tuple[int, int], Any] = {}
 
     def run(self, statements: Sequence[Any]) -> None:
         before = self.counters()
@@ -175,10 +115,11 @@ class _Runner:
         before = self.counters()
         self.serial += 1
         byte = self.serial * 37 % 251
-        tensor = _WAYS[statement.way](statement.size, byte, method(self.accelerator, "device")(device))
+        with self.on_stream(device, statement.stream):
+            tensor = _WAYS[statement.way](statement.size, byte, method(self.accelerator, "device")(device))
         self.used.add(device)
         after = self.counters()
-        memory = _Memory(device, after[device][0] - before[device][0], byte)
+        memory = _Memory(device, after[device][0] - before[device][0], byte, statement.stream)
         self.live.append(_Live(tensor, memory))
         if "MEM-2" in self.judged:
             require(
@@ -192,7 +133,15 @@ class _Runner:
             base = self.live[statement.which % len(self.live)]
             before = self.counters()
             base.memory.users += 1
-            self.live.append(_Live(base.tensor.view(-1), base.memory))
+            self.live.append(_Live(_VIEWS[statement.kind](base.tensor), base.memory))
+            self.require_others(before, self.counters(), None, statement)
+
+    def _WriteInPlace(self, statement: WriteInPlace) -> None:  # noqa: N802
+        if self.live:
+            one = self.live[statement.which % len(self.live)]
+            before = self.counters()
+            with self.on_stream(one.memory.device, one.memory.stream):
+                one.tensor.fill_(one.memory.byte)
             self.require_others(before, self.counters(), None, statement)
 
     def _Free(self, statement: Free) -> None:  # noqa: N802
@@ -245,11 +194,13 @@ class _Runner:
         on_device = [position for position, one in enumerate(self.live) if one.memory.device == index and one.memory.users == 1]
         if on_device:
             freed = self.live.pop(on_device[0])
-            fitting, byte = freed.tensor.numel(), freed.memory.byte
+            fitting, byte, stream = freed.tensor.numel(), freed.memory.byte, freed.memory.stream
             del freed
         else:
-            fitting, byte = 4096, 7
-        again = torch.full((fitting,), byte, dtype=torch.uint8, device=device)
+            fitting, byte, stream = 4096, 7, 0
+        with self.on_stream(index, stream):
+            again = torch.full((fitting,), byte, dtype=torch.uint8, device=device)
+        method(self.accelerator, "synchronize")(index)
         require(bool((again.cpu() == byte).all()), f"after `{statement}`, {fitting} bytes of {byte} on {device} hold other values")
 
     def _ResetPeaks(self, statement: ResetPeaks) -> None:  # noqa: N802
@@ -261,6 +212,14 @@ class _Runner:
             f"after `{statement}`, the peaks of (allocated, reserved) on device {device} are {peaks}; due were the current {now}",
         )
         self.peaks[device] = now
+
+    def on_stream(self, device: int, stream: int) -> Any:
+        """A context in which a stream of a device is current there; stream 0 is the one that is so anyway."""
+        if not stream or not method(self.accelerator, "supports")("streams"):
+            return contextlib.nullcontext()
+        if (device, stream) not in self.streams:
+            self.streams[device, stream] = method(self.accelerator, "new_stream")(device)
+        return method(self.accelerator, "stream")(self.streams[device, stream])
 
     # Judging ----------------------------------------------------------------------------------------------------------------
 
@@ -286,10 +245,11 @@ class _Runner:
     def require_contents(self, after: Any) -> None:
         if not self.judged & {"MEM-3", "MEM-4"}:
             return
+        for device in self.used:
+            method(self.accelerator, "synchronize")(device)
         for position, one in enumerate(self.live):
-            wrong = (one.tensor.cpu() != one.memory.byte).nonzero()
             require(
-                not wrong.numel(),
+                bool((one.tensor.cpu() == one.memory.byte).all()),
                 f"after `{after}`, live[{position}] of {one.tensor.numel()} bytes on device {one.memory.device} holds other values "
                 f"than the {one.memory.byte} it was filled with",
             )
@@ -322,7 +282,8 @@ class _Runner:
             self.peaks[device] = peaks
 
 
-_DEVICES = 4  # a context on each of many devices costs too much
+MAX_DEVICES = 4
+"""A context on each of many devices costs too much."""
 
 
 def _empty(size: int, byte: int, device: torch.device) -> torch.Tensor:
@@ -342,41 +303,21 @@ def _strided(size: int, byte: int, device: torch.device) -> torch.Tensor:
 
 
 _WAYS = {"empty": _empty, "full": _full, "empty_strided": _strided, "to(device)": _moved}
+WAYS = tuple(sorted(_WAYS))
+"""The calls that allocate, by name."""
+_VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "view": lambda tensor: tensor.view(tensor.shape),
+    "slice": lambda tensor: tensor[tensor.numel() // 2 :],
+    "stepped slice": lambda tensor: tensor[::2],
+    "row": lambda tensor: tensor[None][0],
+    "detached alias": lambda tensor: tensor.detach(),
+}
+VIEWS = tuple(_VIEWS)
+"""The calls that make one more tensor on the same memory, by name."""
 _TOO_MUCH: dict[str, Callable[[int, torch.Tensor], torch.Tensor]] = {
     "empty": lambda size, element: torch.empty(size, dtype=torch.uint8, device=element.device),
     "zeros": lambda size, element: torch.zeros(size, dtype=torch.uint8, device=element.device),
     "a copy of an expanded element": lambda size, element: element.expand(size).clone(),
 }
-_SIZES = (1, 513, 0, 512, 511, 4096, 65537, (2 << 20) + 8)
-
-# Sampled from lists, which is much cheaper to draw than building each from parts; the simplest come first.
-_NUMBERS = range(_DEVICES)
-_allocate = st.sampled_from(
-    [
-        Allocate(size, device, current, way)
-        for size in _SIZES
-        for way in sorted(_WAYS)
-        for current in _NUMBERS
-        for device in _NUMBERS
-    ]
-)
-_free, _view = st.sampled_from([Free(which) for which in range(5)]), st.sampled_from([View(which) for which in range(5)])
-_empty_cache = st.just(EmptyCache())
-_too_much = st.sampled_from(
-    [
-        AskTooMuch(device, times, extra, way)
-        for times in (1, 2, 8)
-        for extra in (1, 4096, 1 << 30)
-        for device in _NUMBERS
-        for way in sorted(_TOO_MUCH)
-    ]
-)
-_reset = st.sampled_from([ResetPeaks(device) for device in _NUMBERS])
-
-
-def programs(*, out_of_memory: bool = False, peaks: bool = False) -> st.SearchStrategy[MemoryProgram]:
-    """Programs that allocate, view, free and empty the cache, and that run out of memory or reset peaks where asked."""
-    choices: list[st.SearchStrategy[Any]] = [_allocate, _allocate, _allocate, _free, _free, _view, _empty_cache]
-    choices.extend([_too_much] * 3 * out_of_memory)
-    choices.extend([_reset] * 3 * peaks)
-    return st.lists(st.one_of(*choices), min_size=2, max_size=8).map(lambda statements: MemoryProgram(tuple(statements)))
+WAYS_TO_ASK_TOO_MUCH = tuple(sorted(_TOO_MUCH))
+"""The calls that ask for too much, by name."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
+from allocators import TicketScheduler
 from torch.utils.data import DataLoader, TensorDataset
 
 import fakes
+from fakes.host_allocator import HostAllocator
+from fakes.pinned_memory import used_by_copy
+from fakes.stream_state import StreamState
 
 pytestmark = pytest.mark.usefixtures("simulated_machine")
 
@@ -66,3 +72,65 @@ def test_pinning_ends_with_the_machine(simulated_machine: fakes.Machine) -> None
     pinned = torch.ones(2).pin_memory()
     simulated_machine.uninstall()
     assert not pinned.is_pinned()
+
+
+def test_pinning_keeps_geometry_dtype_and_history() -> None:
+    for tensor in (
+        torch.arange(24).view(2, 3, 4).permute(2, 0, 1)[:, :, ::2],
+        torch.zeros(0, 3),
+        torch.tensor(2 + 3j),
+        torch.ones(3).bool(),
+    ):
+        pinned = tensor.pin_memory()
+        assert (pinned.shape, pinned.stride(), pinned.dtype) == (tensor.shape, tensor.stride(), tensor.dtype)
+        assert torch.equal(pinned, tensor)
+        assert pinned.is_pinned()
+    leaf = torch.ones(2, requires_grad=True, pin_memory=True)
+    assert leaf.is_leaf
+    assert leaf.is_pinned()
+    (leaf.pin_memory() * 2).sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [2, 2]
+
+
+def test_a_freed_block_is_used_again(simulated_machine: fakes.Machine) -> None:
+    first = torch.full((1000,), 3.0).pin_memory()
+    address = first.data_ptr()
+    view = first[10:]
+    del first
+    other = torch.empty(1000, pin_memory=True)
+    assert other.data_ptr() != address, "a view keeps its memory"
+    assert view.eq(3).all()
+    del view
+    again = torch.empty(900, pin_memory=True)
+    assert again.data_ptr() == address, "sizes are powers of two"
+    del again
+    torch.accelerator.empty_host_cache()
+    assert torch.zeros(900, pin_memory=True).eq(0).all()
+
+
+def test_a_block_that_a_copy_uses_waits_for_it(simulated_machine: fakes.Machine) -> None:
+    scheduler = TicketScheduler()
+    allocator = HostAllocator(scheduler)
+    block = allocator.allocate(1000)
+    memory = block.memory
+    block.note_use(StreamState(0, 1))
+    del block
+    assert allocator.allocate(1000).memory is not memory
+    scheduler.complete()
+    blocks = [allocator.allocate(1000) for _ in range(2)]
+    assert memory in [one.memory for one in blocks]
+
+
+def test_a_queued_copy_sees_the_memory_but_does_not_keep_the_storage(simulated_machine: fakes.Machine) -> None:
+    pinned = torch.arange(6.0).view(2, 3).pin_memory()[:, 1:]
+    alias = used_by_copy(pinned, StreamState(0, 0))
+    assert torch.equal(alias, pinned)
+    assert (alias.stride(), alias.data_ptr()) == (pinned.stride(), pinned.data_ptr())
+    pinned.fill_(5)
+    assert alias.eq(5).all()
+    storage = weakref.ref(pinned.untyped_storage())
+    del pinned
+    assert storage() is None
+    host = torch.ones(2)
+    assert used_by_copy(host, StreamState(0, 0)) is host

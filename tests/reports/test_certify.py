@@ -217,12 +217,18 @@ def read_until(word: str, process: subprocess.Popen[str]) -> None:
     pytest.fail("".join(read))
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_is_cut_short_says_how_far_it_came_and_harms_nothing(how: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [(signal.SIGINT, ()), (signal.SIGINT, ("--isolate",)), (signal.SIGKILL, ())],
+    ids=["interrupt", "interrupt-with-workers", "kill"],
+)
+def test_a_run_that_is_cut_short_says_how_far_it_came_and_harms_nothing(
+    how: signal.Signals, options: tuple[str, ...], tmp_path: Path
+) -> None:
     out, incomplete = tmp_path / "out", tmp_path / "out.incomplete"
     earlier = make_package(make_failing_report())
     write_package(out, earlier)
-    with start(out, "-v") as process:
+    with start(out, "-v", *options) as process:
         read_until("PASSED", process)
         process.send_signal(how)
         output, _ = process.communicate(timeout=60)
@@ -231,6 +237,7 @@ def test_a_run_that_is_cut_short_says_how_far_it_came_and_harms_nothing(how: sig
     report = report_in(incomplete)
     assert not report.run.complete
     assert report.run.reported < report.run.checks
+    assert report.run.deselected == ()
     assert report.verdict.certified == ()
     assert "interrupted" in {cap.id for cap in report.verdict.caps}
     assert f"{report.run.reported} of {report.run.checks} checks" in report.verdict.headline
