@@ -42,6 +42,8 @@ def forking(test: Callable[..., Any]) -> Iterator[None]:
         try:
             run_in_child(functools.partial(original, *arguments, **keywords))
         except (ChildDied, ChildTimeout) as end:
+            if isinstance(end, ChildTimeout) and isolation.HANGS not in os.environ:
+                hypothesis.reject()
             smallest.offer(str(end), isolation.shown_example(keywords))
             raise
 

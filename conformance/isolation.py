@@ -28,6 +28,9 @@ _SECONDS = pytest.StashKey[float]()  # in the controller: how long a check may t
 _WORKER_JOURNAL = "conformance_journal"  # in a worker's input: both, for it
 SMALLEST = "ACCELERATOR_CONFORMANCE_SMALLEST"
 """The environment variable with the file where the search for a smaller input keeps what it has."""
+HANGS = "ACCELERATOR_CONFORMANCE_HANGS"
+"""The environment variable that is set where the search is for an input that hangs: elsewhere one that is late is no find, but the load
+of the machine."""
 _FRAME = re.compile(r'File "(?:[^"\n]*/)?([^"/\n]+)", line (\d+) in (\S+)')  # of faulthandler, innermost first
 _LONGEST_EXAMPLE = 4000  # characters
 _SHRINK_SECONDS = 60.0
@@ -103,6 +106,7 @@ class Crash:
 
     ending: str
     example: str
+    hung: bool = False
 
     def __str__(self) -> str:
         return f"{self.ending}; last input: {self.example}" if self.example else self.ending
@@ -121,7 +125,7 @@ def crash_of(config: pytest.Config, worker: Any) -> Crash:
         if place is None
         else f"this check hung in {place[3]} ({place[1]}, line {place[2]}), and its process was ended"
     )
-    return Crash(ending, path.read_text(errors="replace") if path.exists() else "")
+    return Crash(ending, path.read_text(errors="replace") if path.exists() else "", hung=place is not None)
 
 
 def _ending(worker: Any) -> str:
@@ -138,11 +142,12 @@ def _ending(worker: Any) -> str:
     return f"the process that ran this check exited with status {status}"
 
 
-def make_smaller(command_line: list[str], check: str) -> tuple[str, str] | None:
+def make_smaller(command_line: list[str], check: str, *, hung: bool) -> tuple[str, str] | None:
     """Look for a small input that ends the process too: (how it ends, the input), or None where none was found in the time given.
 
-    `command_line` are the options of the run without the effort's.
+    `command_line` are the options of the run without the effort's. `hung`: the check did not end by itself, so an input may do so too.
     """
+    environment = {name: value for name, value in os.environ.items() if name != HANGS}
     with tempfile.TemporaryDirectory() as folder:
         smallest = Path(folder) / "smallest.json"
         options = [*command_line, "--isolate-examples", f"--examples={_SHRINK_EXAMPLES}", "-p", "no:xdist"]
@@ -154,7 +159,7 @@ def make_smaller(command_line: list[str], check: str) -> tuple[str, str] | None:
                 stderr=subprocess.DEVNULL,
                 timeout=_SHRINK_SECONDS,
                 check=False,
-                env={**os.environ, SMALLEST: str(smallest)},
+                env={**environment, SMALLEST: str(smallest), **({HANGS: "1"} if hung else {})},
             )
         if not smallest.exists():
             return None

@@ -181,7 +181,7 @@ class SuiteSession:
 
     def _record_of_crash(self, check: str, crash: Crash) -> CheckRecord:
         """The record of a check that took its worker down, with the smallest input that was found to do so."""
-        smaller = isolation.make_smaller(self._option_list(), check) if crash.example else None
+        smaller = isolation.make_smaller(self._option_list(), check, hung=crash.hung) if crash.example else None
         text, example = smaller or (crash.ending, crash.example)
         found = f"{crash.ending}. {text}" if smaller and text != crash.ending else crash.ending
         collected = self.collected[check]

@@ -26,28 +26,28 @@ def _garbage_is_gone() -> None:
     gc.collect()
 
 
-@clause("MEM-1")
+@clause("MEM-1", examples=0.4)
 @first_of_all()
 @given(program=programs())
 def test_counters_stay_within_their_bounds(backend: BackendUnderTest, program: MemoryProgram) -> None:
     program.run(backend.accelerator, "MEM-1")
 
 
-@clause("MEM-2")
+@clause("MEM-2", examples=0.6)
 @first_of_all()
 @given(program=programs())
 def test_an_allocation_counts_on_its_device_until_it_is_freed(backend: BackendUnderTest, program: MemoryProgram) -> None:
     program.run(backend.accelerator, "MEM-2")
 
 
-@clause("MEM-3")
+@clause("MEM-3", examples=0.5)
 @first_of_all()
 @given(program=programs())
 def test_emptying_the_cache_leaves_what_is_in_use(backend: BackendUnderTest, program: MemoryProgram) -> None:
     program.run(backend.accelerator, "MEM-3")
 
 
-@clause("MEM-1", "MEM-4")
+@clause("MEM-1", "MEM-4", examples=0.4)
 @first_of_all(out_of_memory=True)
 @given(program=programs(out_of_memory=True))
 def test_a_request_for_too_much_is_refused_and_changes_nothing(backend: BackendUnderTest, program: MemoryProgram) -> None:
@@ -55,7 +55,7 @@ def test_a_request_for_too_much_is_refused_and_changes_nothing(backend: BackendU
     program.run(backend.accelerator, "MEM-1", "MEM-4")
 
 
-@clause("MEM-6")
+@clause("MEM-6", examples=0.5)
 @first_of_all(peaks=True)
 @given(program=programs(peaks=True))
 def test_peaks_grow_until_they_are_reset(backend: BackendUnderTest, program: MemoryProgram) -> None:

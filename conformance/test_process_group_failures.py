@@ -22,7 +22,7 @@ _COLLECTIVE = "before a collective"
 
 @clause("PGL-9", examples=0.06)
 @given(step=st.sampled_from(sorted(set(programs.STEPS) - {_COLLECTIVE})), how=_hows, failing=st.integers(0, 7), topology=topologies)
-def test_when_a_rank_fails_in_destroy_or_reload_the_others_end_in_time(
+def test_when_a_rank_fails_in_a_cycle_the_others_end_in_time(
     backend: BackendUnderTest, step: str, how: str, failing: int, topology: Topology
 ) -> None:
     _require_good_ends(backend, step, how, failing, topology)

@@ -1,6 +1,7 @@
 """Settings of a simulated device's allocator, as PyTorch writes them.
 
-For: a setting that reads back after it was made (MEM-9). Not for: obeying them; a simulated allocator has no segments to expand.
+For: a setting that reads back after it was made (MEM-9). Not for: obeying them: the allocator does so for `expandable_segments`, and for
+no other.
 """
 
 from __future__ import annotations

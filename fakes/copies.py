@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from fakes import deferral
+from fakes.backward import follow
 from fakes.device import Device
 from fakes.inference import Layout, outcome_of
 from fakes.machine import Machine
 from fakes.operator_plan import OperatorPlan
 from fakes.pinned_memory import empty_pinned, is_pinned, used_by_copy
 from fakes.scheduling.simulated_time import of_copy
-from fakes.stream_state import EventState, StreamState
+from fakes.stream_state import StreamState
 from fakes.tensor import DeviceTensor, allocate, host_tensor
 
 _copy_into: Any = torch.ops.aten.copy_.default._op
@@ -39,10 +40,10 @@ def copy(plan: OperatorPlan, destination: Any, source: Any, non_blocking: bool, 
             return
         _require(plan, data, contents)
         to = machine.current_stream(destination._index)
-        _follow(machine, stream, to)
+        follow(machine.scheduler, stream, to)
         duration = of_copy(data.nbytes)
         scheduler.issue(lambda: _copy_into(data, contents), (contents,), (data,), stream, name=plan.name, duration=duration)
-        _follow(machine, to, stream)
+        follow(machine.scheduler, to, stream)
         return
     to_device = isinstance(destination, DeviceTensor)
     data = host_tensor(destination) if to_device else destination
@@ -67,12 +68,6 @@ def _require(plan: OperatorPlan, data: torch.Tensor, contents: torch.Tensor) -> 
     """Refuse now, in the kernel's own words, what it would refuse."""
     if data.shape != contents.shape and outcome_of(plan, plan.kernel, [data, contents], {}) is None:
         plan.kernel(torch.empty_like(data), torch.empty_like(contents))
-
-
-def _follow(machine: Machine, later: StreamState, earlier: StreamState) -> None:
-    event = EventState()
-    machine.scheduler.record(event, earlier)
-    machine.scheduler.wait(event, later)
 
 
 def read_to_host(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machine: Machine, stream: StreamState) -> Any:
@@ -104,7 +99,7 @@ def between_devices(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machi
     layout = outcome.results
     result = allocate(layout.size, layout.stride, layout.dtype, layout.nbytes, device, to)
     data = result._data
-    _follow(machine, stream, to)
+    follow(machine.scheduler, stream, to)
     machine.scheduler.issue(
         lambda: _copy_into(data, plan.kernel(*args, **kwargs)),
         (args[0],),
@@ -113,5 +108,5 @@ def between_devices(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machi
         name=plan.name,
         duration=of_copy(layout.nbytes),
     )
-    _follow(machine, to, stream)
+    follow(machine.scheduler, to, stream)
     return result

@@ -1,11 +1,13 @@
 """One device of a simulated machine: the card, and what a process keeps for it.
 
-For: a device's memory counters, streams, generator and context. Not for: which devices a process sees (`machine.py`).
+For: a device's memory counters, streams, generator, context and collectives under way (`collective_work.py`). Not for: which devices
+a process sees (`machine.py`).
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,8 @@ from fakes.launch import Scheduler
 from fakes.personas import Persona
 from fakes.random_numbers import DeviceGenerator
 from fakes.stream_state import StreamState
+
+_RECENT_COLLECTIVES = 64
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,9 @@ class Device:
         self.default_stream = StreamState(index, 0)
         self.generator: DeviceGenerator = DeviceGenerator(self.torch_device)
         self.context_open = False
+        self.communication_streams: dict[tuple[str, str], StreamState] = {}
+        self.outstanding_collectives: list[Any] = []
+        self.recent_collectives: deque[Any] = deque(maxlen=_RECENT_COLLECTIVES)
         self._streams: dict[int, StreamState] = {0: self.default_stream}
         self._lock = threading.Lock()
 

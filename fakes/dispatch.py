@@ -17,6 +17,7 @@ import torch
 
 from fakes import deferral
 from fakes.arguments import LARGE_ELEMENTS, bytes_of, refuse_dtype, refuse_mixture, require_room, tensors_in, unwrap
+from fakes.backward import record_uses
 from fakes.copies import between_devices, read_to_host
 from fakes.device import Device
 from fakes.geometry import follow_geometry
@@ -44,6 +45,8 @@ def plan_of(operator: Any) -> OperatorPlan:
     plan = OperatorPlan(operator)
     if operator in SPECIAL:
         plan.run = SPECIAL[operator]
+    elif operator.namespace == "c10d":
+        plan.run = _run_collective
     elif plan.view_of is not None and not plan.mutated:
         plan.run = _run_view
     elif plan.has_device:
@@ -55,6 +58,12 @@ def plan_of(operator: Any) -> OperatorPlan:
     return _plans.setdefault(operator, plan)
 
 
+def _run_collective(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
+    from fakes import transport  # it imports torch.distributed, which a machine without ranks does not need
+
+    return transport.run_collective(plan, args, kwargs)
+
+
 def _run_functional(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     host_args, host_kwargs, index, elements = unwrap(plan, args, kwargs)
     machine = _current.machine or current_machine()
@@ -63,6 +72,8 @@ def _run_functional(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     if elements > LARGE_ELEMENTS or plan.grows:
         require_room(plan, host_args, host_kwargs, device)
     if machine.scheduler.defers:
+        if machine.in_backward:
+            record_uses(args, stream)
         if plan.random:
             return _launch_random(plan, host_args, host_kwargs, machine, device)
         return deferral.launch(plan, plan.kernel, host_args, host_kwargs, device, machine, stream)
@@ -108,6 +119,8 @@ def _run_mutating(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     if plan.reshapes and elements > LARGE_ELEMENTS:
         held = sum(tensor._block.size for tensor in written)
         require_room(plan, host_args, host_kwargs, device, held)
+    if machine.in_backward:
+        record_uses(args, stream)
     if plan.random:
         result = _launch_random(plan, host_args, host_kwargs, machine, device, written)
     elif machine.scheduler.defers:
@@ -158,6 +171,8 @@ def _run_factory(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
         require_room(plan, host_args, {**host_kwargs, "device": None}, device)
     if machine.scheduler.defers:
         stream = machine.current_stream(device.index)
+        if machine.in_backward:
+            record_uses(args, stream)
         if index not in (device.index, -1) and plan.name == "aten::_to_copy":
             return between_devices(plan, host_args, host_kwargs, machine, device, index)
         if plan.random:

@@ -75,6 +75,10 @@ class RaceError(FakesError, RuntimeError):
         self.second = second
         self.missing = missing
 
+    def copy(self) -> RaceError:
+        """The same error, not raised yet."""
+        return type(self)(str(self), self.first, self.second, self.missing)
+
 
 class MissingRecordStreamError(RaceError):
     """Memory whose last tensor is gone while another stream may still use it: `record_stream` is missing, or a wait of the stream

@@ -88,6 +88,10 @@ def _apply_patches(patches: Patches, machine: Machine) -> None:
     for module in management_library.modules(machine):
         patches.set_item(sys.modules, module.__name__, module)
     torch_patches.apply(patches, machine)
+    if torch.distributed.is_available():
+        from fakes import transport
+
+        transport.apply(patches, machine)
     serialization.apply(patches, machine)
     if "pinned_memory" in machine.persona.features:
         pinned_memory.apply(patches, machine)

@@ -106,6 +106,10 @@ class Scheduler(Protocol):
         on the stream before. `duration` is in simulated nanoseconds.
         """
 
+    def run(self, ticket: Any) -> None:
+        """Have the work behind a ticket run now, with what it needs. Unlike a synchronization this orders nothing: the host may not
+        count on it."""
+
     def sleep(self, nanoseconds: int, stream: StreamState) -> None:
         """Keep a stream busy for so long on the device clock."""
 
@@ -198,6 +202,9 @@ class EagerScheduler:
         """See `Scheduler.issue`: it runs at once."""
         self._nanoseconds += duration
         kernel()
+
+    def run(self, ticket: Any) -> None:
+        """See `Scheduler.run`: it has run."""
 
     def sleep(self, nanoseconds: int, stream: StreamState) -> None:  # noqa: ARG002
         """See `Scheduler.sleep`."""

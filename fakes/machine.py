@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import torch
 
 from fakes.allocator_settings import settings_at_start
+from fakes.backward import Backward, ForwardStreams, follow
 from fakes.device import Device, PhysicalCard
 from fakes.errors import MachineNotInstalledError
 from fakes.host_allocator import HostAllocator
@@ -34,6 +36,8 @@ class _ThreadState(threading.local):
         self.device = 0
         self.streams: dict[int, StreamState] = {}
         self.generation = 0
+        self.forward = ForwardStreams()
+        self.backward: Backward | None = None
 
 
 class Machine:
@@ -171,6 +175,15 @@ class Machine:
         device.context_open = True
         return device
 
+    def synchronize(self, index: int) -> None:
+        """Return when every stream of a device is idle, and every collective on it over."""
+        device = self.open(index)
+        if device.outstanding_collectives:
+            from fakes import collective_work
+
+            collective_work.finish_all(device)
+        self.scheduler.synchronize_device(index)
+
     def use_allocator_settings(self, settings: dict[str, Any]) -> None:
         """Put allocator settings in force on every device; what is allocated stays as it is."""
         self.allocator_settings = settings
@@ -257,17 +270,42 @@ class Machine:
         thread = self._thread
         if thread.generation != self._generation:
             self._renew(thread)
+        if thread.backward is not None:
+            thread.backward.enter_node(index)
         return thread.streams.get(index) or self.device(index).default_stream
 
     def set_stream(self, stream: StreamState) -> None:
         """Make a stream current on its device for the calling thread."""
         self.current_device()
         self._thread.streams[stream.device_index] = stream
+        self._thread.forward.changed(stream)
 
     def _renew(self, thread: _ThreadState) -> None:
         thread.device = 0
         thread.streams = {}
+        thread.forward = ForwardStreams()
         thread.generation = self._generation
+
+    @property
+    def in_backward(self) -> bool:
+        """Whether the calling thread runs the autograd engine."""
+        return self._thread.backward is not None
+
+    @contextmanager
+    def backward(self) -> Iterator[None]:
+        """A context in which the calling thread runs the autograd engine: its operators go where the forward's went."""
+        self.current_device()
+        thread = self._thread
+        outer, device, streams = thread.backward, thread.device, dict(thread.streams)
+        thread.backward = Backward(self, thread)
+        try:
+            yield
+        finally:
+            thread.backward = outer
+            if thread.generation == self._generation:
+                ended, thread.device, thread.streams = thread.streams, device, streams
+                for index, stream in ended.items():
+                    follow(self.scheduler, streams.get(index) or self.device(index).default_stream, stream)
 
     def device_index(self, device: Any = None) -> int:
         """The local index that a device names; None and a bare type mean the current device.

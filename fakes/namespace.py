@@ -141,7 +141,7 @@ class device_of(device):  # noqa: N801
 def synchronize(device: Any = None) -> None:
     """Return when every stream of a device is idle. Opens its context."""
     machine = current_machine()
-    machine.scheduler.synchronize_device(machine.open(_get_device_index(device, optional=True)).index)
+    machine.synchronize(_get_device_index(device, optional=True))
 
 
 def get_device_properties(device: Any = None) -> DeviceProperties:

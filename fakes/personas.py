@@ -38,7 +38,8 @@ class Persona:
     under which its management library is imported. `extension_module` is the submodule with the vendor's private functions.
     `uuid_prefix` opens each UUID. `features` switch parts of the namespace on: streams, events, rng, memory, properties, amp,
     pinned_memory. `dtypes` are those that tensors may have; `autocast_dtypes` those of autocast. `device_name`, `compute_units`
-    and `compute_capability` are what the device says of itself.
+    and `compute_capability` are what the device says of itself. `transport_dtypes` are those that collectives move; `reductions` says for
+    each reduction, by PyTorch's name, which of them it takes.
     """
 
     name: str
@@ -55,10 +56,20 @@ class Persona:
     device_name: str
     compute_units: int
     compute_capability: tuple[int, int]
+    transport_dtypes: frozenset[torch.dtype]
+    reductions: Mapping[str, frozenset[torch.dtype]]
 
 
 FEATURES = frozenset({"streams", "events", "rng", "memory", "properties", "amp", "pinned_memory"})
 """Every feature that a persona may have."""
+
+_NUMBERS = (torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32)
+"""What every vendor's transport reduces."""
+
+
+def _reductions(names: set[str], dtypes: tuple[torch.dtype, ...]) -> dict[str, frozenset[torch.dtype]]:
+    return dict.fromkeys(sorted(names), frozenset(dtypes))
+
 
 MUSA = Persona(
     name="musa",
@@ -75,6 +86,9 @@ MUSA = Persona(
     device_name="MTT S5000 (simulated)",
     compute_units=56,
     compute_capability=(3, 1),
+    transport_dtypes=frozenset(COMMON_DTYPES + FLOAT8_DTYPES) - {torch.int16},
+    reductions=_reductions({"SUM", "PRODUCT", "MIN", "MAX"}, (torch.bool, torch.uint8, torch.int8, *_NUMBERS, torch.float64))
+    | {"AVG": frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})},
 )
 
 NPU = Persona(
@@ -92,6 +106,8 @@ NPU = Persona(
     device_name="Ascend 910B (simulated)",
     compute_units=24,
     compute_capability=(0, 0),
+    transport_dtypes=frozenset(COMMON_DTYPES) - {torch.complex64, torch.complex128},
+    reductions=_reductions({"SUM", "MIN", "MAX"}, (torch.int8, *_NUMBERS)) | {"PRODUCT": frozenset(_NUMBERS) - {torch.bfloat16}},
 )
 
 MINIMAL = Persona(
@@ -109,6 +125,8 @@ MINIMAL = Persona(
     device_name="minimal device (simulated)",
     compute_units=1,
     compute_capability=(0, 0),
+    transport_dtypes=frozenset((torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32)),
+    reductions=_reductions({"SUM", "PRODUCT", "MIN", "MAX"}, (torch.uint8, torch.int32, torch.int64, torch.float32)),
 )
 """As little as the contract allows: tensors, copies, the current device. No streams, events, random state or memory counters."""
 

@@ -13,7 +13,7 @@ from fakes.errors import MachineConfigurationError, UnsupportedScheduleError
 from fakes.launch import EagerScheduler, Scheduler
 from fakes.memory_size import parse_memory_size
 from fakes.scheduling.policies import Lazy, Policy, Recorded, Seeded
-from fakes.scheduling.scheduler import DeferringScheduler
+from fakes.scheduling.scheduler import DeferringScheduler, Prepared
 
 MAX_DEVICES = 64
 
@@ -49,6 +49,8 @@ def new_scheduler(settings: Settings, lock: Any) -> Scheduler:
     """The scheduler that settings ask for."""
     if isinstance(settings.schedule, str):
         return SCHEDULES[settings.schedule](settings, lock)
+    if isinstance(settings.schedule, Prepared):
+        return settings.schedule.scheduler
     return DeferringScheduler(settings.schedule, lock=lock, detect_races=settings.detect_races)
 
 

@@ -29,7 +29,7 @@ def apply(patches: Patches, machine: Machine) -> None:
     # `with torch.device(...)` recognises factories by identity, from a list that is made once: let it know the originals.
     _device_constructors()
     _patch_accelerator(patches, machine)
-    _patch_backward(patches)
+    _patch_backward(patches, machine)
     _patch_constructors(patches, machine)
     _patch_tensor(patches, machine)
 
@@ -72,7 +72,7 @@ def _patch_accelerator(patches: Patches, machine: Machine) -> None:
         "_accelerator_maybeExchangeDevice": exchange,
         "_accelerator_getStream": get_stream,
         "_accelerator_setStream": set_stream,
-        "_accelerator_synchronizeDevice": lambda index: machine.scheduler.synchronize_device(machine.open(index).index),
+        "_accelerator_synchronizeDevice": machine.synchronize,
         "_accelerator_getDeviceCapability": lambda index: {
             "supported_dtypes": set(machine.persona.dtypes) if machine.device(index) else set()
         },
@@ -122,14 +122,14 @@ def _nested(flat: dict[str, int]) -> dict[str, Any]:
     return nested
 
 
-def _patch_backward(patches: Patches) -> None:
+def _patch_backward(patches: Patches, machine: Machine) -> None:
     from torch.autograd import graph
 
     original = graph._engine_run_backward
 
     def run_backward(*args: Any, **kwargs: Any) -> Any:
         # The engine's own threads have another current device and stream, and none for devices past the first.
-        with torch.autograd.set_multithreading_enabled(False):
+        with torch.autograd.set_multithreading_enabled(False), machine.backward():
             return original(*args, **kwargs)
 
     patches.set(graph, "_engine_run_backward", run_backward)

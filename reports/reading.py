@@ -19,6 +19,7 @@ from reports.untrusted_text import printable
 
 _SHOWN_VIOLATIONS = 20
 _MOST_RENDERED = 256 << 20
+_MOST_MATCHED = 20_000_000  # characters of patterns × characters of names
 _AS_TEXT, _A_CELL = 20, 500  # rendered bytes a byte of a check, and a sequence on a rank
 
 
@@ -73,9 +74,7 @@ def report_in(files: dict[str, bytes]) -> Report:
             for each in found_errors[:_SHOWN_VIOLATIONS]
         ]
         raise SchemaError(REPORT, violations, len(found_errors) - len(violations)) from None
-    cost = _cost_of_rendering(report)
-    if cost > _MOST_RENDERED:
-        raise SchemaError(REPORT, [("", f"would be rendered as some {cost >> 20} MiB; at most {_MOST_RENDERED >> 20} are")], 0)
+    _check_cost(report)
     return report
 
 
@@ -89,6 +88,19 @@ def render_untrusted(data: bytes) -> dict[str, bytes]:
         return render_all(data)
     except (ReportError, ValueError, LookupError, ArithmeticError, TypeError, RecursionError) as error:
         raise RenderingError(printable(f"{REPORT} cannot be rendered: {type(error).__name__}: {error}")) from error
+
+
+def _check_cost(report: Report) -> None:
+    """Refuse what is small to read and costs a reader much to work with."""
+    cost = _cost_of_rendering(report)
+    if cost > _MOST_RENDERED:
+        raise SchemaError(REPORT, [("", f"would be rendered as some {cost >> 20} MiB; at most {_MOST_RENDERED >> 20} are")], 0)
+    if report.exceptions is not None:
+        # Every entry's pattern is matched with every device's name, and a problem of an entry names the devices.
+        names = sum(len(device.name or "") + 1 for device in report.host.devices)
+        patterns = sum(len(entry.device) + 1 for entry in report.exceptions.entries)
+        if names * patterns > _MOST_MATCHED:
+            raise SchemaError(REPORT, [("/exceptions", "too many entries for so many devices")], 0)
 
 
 def _cost_of_rendering(report: Report) -> int:

@@ -78,7 +78,7 @@ def first_of_all(*, out_of_memory: bool = False, peaks: bool = False, **others: 
     """
 
     def decorate(test: Test) -> Test:
-        for program in reversed((*_TYPICAL, _LIVE_NEIGHBOUR) + _REFUSED * out_of_memory + _RESET * peaks):
+        for program in reversed((*_TYPICAL, _LIVE_NEIGHBOUR, _SIDE_STREAM) + _REFUSED * out_of_memory + _RESET * peaks):
             test = example(program=program, **others)(test)
         return test
 
@@ -93,6 +93,9 @@ _TYPICAL = (
 )
 _LIVE_NEIGHBOUR = MemoryProgram(
     (Allocate(512, 0, 0, "full"), Allocate(512, 0, 0, "full"), Free(0), EmptyCache(), Allocate(513, 0, 0, "full"), EmptyCache())
+)
+_SIDE_STREAM = MemoryProgram(
+    (Allocate(4096, 0, 0, "full", stream=1), Allocate(_LARGE, 0, 0, "empty", stream=1), WriteInPlace(0), Free(0), EmptyCache())
 )
 _REFUSED = tuple(
     MemoryProgram((Allocate(65537, device, 0, "full"), Allocate(_LARGE, device, 0, "full"), AskTooMuch(device, 1, 1, way), Free(0)))

@@ -132,3 +132,9 @@ def geometries(dimensions: int) -> st.SearchStrategy[Geometry]:
     starts = st.tuples(*[st.sampled_from((0, 1, 2))] * dimensions)
     steps = st.tuples(*[st.sampled_from((1, 2, 3))] * dimensions)
     return st.builds(Geometry, st.permutations(range(dimensions)).map(tuple), starts, steps)
+
+
+_TRANSPOSED, _PLAIN = Geometry((1, 0), (1, 0), (2, 1)), Geometry((0, 1), (0, 0), (1, 1))
+STRIDED_TO_DEVICE = PinnedCopy((2, 3), torch.float32, _TRANSPOSED, _PLAIN, to_device=True, non_blocking=True, pins=False)
+STRIDED_TO_HOST = PinnedCopy((2, 3), torch.float32, _TRANSPOSED, _PLAIN, to_device=False, non_blocking=True, pins=False)
+"""Copies that every run tries first."""

@@ -134,12 +134,15 @@ def serve(control: socket.socket) -> None:
         request = json.loads(data)
         if "preload" in request:
             preload(request)
-        elif "start" in request:
+            continue
+        if "start" in request:
             processes = start(request, descriptors, control)
-            control.send(json.dumps(processes).encode())
+            answer: list[Any] = list(processes)
         else:
-            control.send(json.dumps(end(processes, request["gone"])).encode())
+            answer = end(processes, request["gone"])
             processes = []
+        with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more; the next request is the end
+            control.send(json.dumps(answer).encode())
     end(processes, [])
 
 

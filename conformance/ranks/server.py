@@ -26,16 +26,28 @@ SHARED_SERVER = "ACCELERATOR_CONFORMANCE_RANK_SERVER"
 """The environment variable with the socket of a server that forks a server for each pool; only tests of the suite share one."""
 _PRELOADED = (
     "torch.distributed.device_mesh",
+    "torch.distributed.tensor",
+    "torch.fx.experimental.symbolic_shapes",  # PyTorch imports it with the first tensor of a subclass
     "conformance.ranks.rank_main",
     "conformance.child_main",
     "conformance.backends",
+    "conformance.rank_programs.collective_misuse",
     "conformance.rank_programs.process_group_failures",
     "conformance.rank_programs.process_group_reload",
     "conformance.rank_programs.process_group_watch",
     "harness.accelerator.default",
 )
 """What every rank needs; importing it once is most of what starting one would take."""
-SIMULATED = ("autocast", "factories", "management_library", "namespace", "pinned_memory", "serialization", "torch_patches")
+SIMULATED = (
+    "autocast",
+    "factories",
+    "management_library",
+    "namespace",
+    "pinned_memory",
+    "serialization",
+    "torch_patches",
+    "transport",
+)
 """The modules of `fakes` that simulating a machine imports."""
 
 

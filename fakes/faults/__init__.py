@@ -12,7 +12,10 @@ from types import MappingProxyType
 from fakes.faults import (
     autocast,
     capabilities,
+    collective_order,
+    collectives,
     crashes,
+    device_copies,
     devices,
     events,
     memory,
@@ -60,7 +63,10 @@ def assemble(*areas: Iterable[Fault]) -> Mapping[str, Fault]:
 CATALOGUE: Mapping[str, Fault] = assemble(
     autocast.FAULTS,
     capabilities.FAULTS,
+    collective_order.FAULTS,
+    collectives.FAULTS,
     crashes.FAULTS,
+    device_copies.FAULTS,
     devices.FAULTS,
     memory.FAULTS,
     memory_reuse.FAULTS,

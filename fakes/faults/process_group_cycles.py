@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+import torch
+
 from fakes.faults.fault import Fault
 from fakes.patching import Patches
 from harness.process_group import handle, recipe, reloader, torch_world
@@ -149,6 +151,35 @@ def _rank_communicates(patches: Patches) -> None:
     patches.set(_HANDLE, "rank", wrong)
 
 
+def _bound_to(device: Callable[[Any], Any]) -> Apply:
+    def apply(patches: Patches) -> None:
+        patches.set(_HANDLE, "bound_device_id", property(device))
+
+    return apply
+
+
+def _on_device_zero(group: Any) -> Any:
+    bound = group._recorded["bound_device_id"]
+    return None if bound is None else torch.device(bound.type, 0)
+
+
+def _device_forgotten(patches: Patches) -> None:
+    right = _RELOADER._adopt
+
+    def wrong(self: Any, made: Any) -> None:
+        right(self, made)
+        kept = {name: value for name, value in self._world_recipe.arguments.items() if name != "device_id"}
+        self._world_recipe = recipe.CallRecipe(made.create, kept)
+
+    patches.set(_RELOADER, "_adopt", wrong)
+
+
+def _touches_device_zero(self: Any) -> None:
+    for group in self.groups:
+        if group.bound_device_id is not None:
+            torch.zeros(1, device=torch.device(group.bound_device_id.type, 0))
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault("pgl-old-keys-kept", ("PGL-6",), "The store keeps the keys of every generation.", "B74", _keys_kept),
     Fault("pgl-descriptors-leak", ("PGL-6",), "Each cycle leaves a file open.", "derived", _each_time(_opens_a_file)),
@@ -195,4 +226,26 @@ FAULTS: tuple[Fault, ...] = (
     Fault("pgl-slow-rank-given-up", ("PGL-9",), "A rank that is half a second late is taken for dead.", "derived", _impatient),
     Fault("pgl-query-checks-memory", ("PGL-10",), "Asking for the size makes a memory check.", "derived", _size_checks_memory),
     Fault("pgl-query-communicates", ("PGL-10",), "Asking for the rank is a barrier.", "derived", _rank_communicates),
+    Fault(
+        "pgl-group-unbound",
+        ("PGL-11",),
+        "A handle knows no bound device, so that PyTorch guesses.",
+        "B38",
+        _bound_to(lambda _group: None),
+    ),
+    Fault(
+        "pgl-barrier-on-device-zero",
+        ("PGL-11",),
+        "Barriers of every rank use the first device.",
+        "derived",
+        _bound_to(_on_device_zero),
+    ),
+    Fault("pgl-device-forgotten", ("PGL-11",), "A rebuilt WORLD is bound to no device.", "B63", _device_forgotten),
+    Fault(
+        "pgl-cycle-opens-device-zero",
+        ("PGL-11",),
+        "Each cycle opens a context on the first device.",
+        "derived",
+        _each_time(_touches_device_zero),
+    ),
 )

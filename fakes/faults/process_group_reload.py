@@ -253,6 +253,15 @@ def _world_between_is_alone(patches: Patches) -> None:
     patches.set(_RELOADER, "_start_world", wrong)
 
 
+def _world_between_on_the_device(patches: Patches) -> None:
+    right = _RELOADER._start_world
+
+    def wrong(self: Any, made: Any) -> None:
+        right(self, made if made is self._world_recipe else self._world_recipe)
+
+    patches.set(_RELOADER, "_start_world", wrong)
+
+
 def _one_prefix(patches: Patches) -> None:
     patches.set(reloader, "_prefix", lambda _generation: "reload")
 
@@ -365,6 +374,13 @@ FAULTS: tuple[Fault, ...] = (
         "The WORLD between has one rank on every rank.",
         "derived",
         _world_between_is_alone,
+    ),
+    Fault(
+        "pgl-world-between-on-the-device",
+        ("PGL-7",),
+        "The WORLD between has the device's transport.",
+        "derived",
+        _world_between_on_the_device,
     ),
     Fault("pgl-stale-store-prefix", ("PGL-8",), "Every generation meets under the same keys.", "B74", _one_prefix),
     Fault(

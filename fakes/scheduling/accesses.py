@@ -21,6 +21,9 @@ from fakes.scheduling.launches import Launch
 _MOST_COMPARED = 1 << 28
 """Strided accesses that span more bytes than this conflict wherever their spans meet."""
 
+_MOST_KEPT = 64
+"""With more accesses to the same bytes than this, of the reads of one stream the last is enough."""
+
 
 class Access:
     """Bytes from address `start` up to `stop` that a launch reads or writes. `geometry` is (sizes, strides in bytes, item size) where
@@ -113,7 +116,8 @@ class AccessHistory:
             self._stretches[first:last] = [_Stretch(access.start, access.stop, [access])]
         else:
             for stretch in self._stretches[first:last]:
-                stretch.accesses = [earlier for earlier in stretch.accesses if not _replaces(access, earlier)] + [access]
+                crowded = len(stretch.accesses) >= _MOST_KEPT
+                stretch.accesses = [earlier for earlier in stretch.accesses if not _replaces(access, earlier, crowded)] + [access]
             self._fill_gaps(access, clean)
         return sorted(conflicts.values(), key=lambda earlier: earlier.launch.sequence)
 
@@ -151,11 +155,12 @@ class AccessHistory:
             self._stretches.insert(place, _Stretch(start, stop, [access]))
 
 
-def _replaces(access: Access, earlier: Access) -> bool:
-    """Whether whoever conflicts with `earlier` from now on conflicts with `access` too, or is ordered after both."""
+def _replaces(access: Access, earlier: Access, crowded: bool) -> bool:
+    """Whether whoever conflicts with `earlier` from now on conflicts with `access` too, or is ordered after both.
+
+    An earlier read of the same stream is kept all the same, unless there are too many.
+    """
     if not is_before(earlier.launch, access.launch) or (earlier.is_write and not access.is_write):
         return False
-    if access.geometry is None:
-        return access.is_write or earlier.launch.queue is access.launch.queue
-    same = access.geometry == earlier.geometry and access.start == earlier.start
-    return same and (access.is_write or earlier.launch.queue is access.launch.queue)
+    covers = access.geometry is None or (access.geometry == earlier.geometry and access.start == earlier.start)
+    return covers and (access.is_write or (crowded and earlier.launch.queue is access.launch.queue))

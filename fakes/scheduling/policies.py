@@ -31,21 +31,21 @@ class Policy(Protocol):
 
 
 class Recorded:
-    """The decisions given, by the launch's number; 0 for every other launch."""
+    """The decisions `given`, by the launch's number; 0 for every other launch."""
 
-    def __init__(self, decisions: Mapping[int, int] | None = None) -> None:
-        self._given = dict(decisions or {})
+    def __init__(self, given: Mapping[int, int] | None = None) -> None:
+        self.given = dict(given or {})
         self.decisions: dict[int, int] = {}
 
     def hold(self, launch: Launch) -> int:
         """See `Policy.hold`."""
-        held = self._given.get(launch.number, 0)
+        held = self.given.get(launch.number, 0)
         if held:
             self.decisions[launch.number] = held
         return held
 
     def __repr__(self) -> str:
-        return f"Recorded({self._given})"
+        return f"Recorded({self.given})"
 
 
 class Lazy:

@@ -21,6 +21,7 @@ import torch
 from fakes.errors import RaceError
 from fakes.scheduling import poison, simulated_time
 from fakes.scheduling.call_site import call_site
+from fakes.scheduling.happens_before import join
 from fakes.scheduling.host_mode import HostMode
 from fakes.scheduling.launches import Launch, Queue
 from fakes.scheduling.policies import Policy
@@ -145,20 +146,20 @@ class DeferringScheduler:
             self._finish((queue.pending[0],))
 
     def _conflicting(self, conflicts: Sequence[tuple[Any, Any]], recorded: Sequence[StreamState]) -> None:
+        if self._detects_races and self.tracker is not None:
+            found = [self.tracker.report(first, second, recorded) for first, second in conflicts]
+            errors = [error for error in found if error is not None]
+            # Copies, since the traceback of what is raised holds the user's tensors.
+            self.races += [error.copy() for error in errors]
+            if errors and conflicts[0][1].launch.is_free:
+                self._unraised += errors
+            elif errors:
+                raise errors[-1]  # about the latest access
         if self._reverses_conflicts:
             for first, second in conflicts:
                 earlier, later = first.launch, second.launch
                 if not earlier.is_done and not later.is_free and not _must_follow(later, earlier):
                     earlier.after.append(later)
-        if self._detects_races and self.tracker is not None:
-            for first, second in conflicts:
-                error = self.tracker.report(first, second, recorded)
-                if error is not None:
-                    self.races.append(error)
-                    if second.launch.is_free:
-                        self._unraised.append(error)
-                    else:
-                        raise error
 
     def record(self, event: EventState, stream: StreamState) -> None:
         """See `Scheduler.record`."""
@@ -212,13 +213,16 @@ class DeferringScheduler:
             self._enter()
             if queue.last is not None:
                 self._wait_for((queue.last,))
+            self._know(queue)
 
     def synchronize_device(self, device_index: int) -> None:
         """See `Scheduler.synchronize_device`."""
         with self._lock:
             self._enter()
-            last = [queue.last for queue in self._queues if queue.stream.device_index == device_index]
-            self._wait_for([launch for launch in last if launch is not None], device_index)
+            queues = [queue for queue in self._queues if queue.stream.device_index == device_index]
+            self._wait_for([queue.last for queue in queues if queue.last is not None], device_index)
+            for queue in queues:
+                self._know(queue)
 
     def drain(self) -> None:
         """Run everything, and raise nothing: the machine is about to be reset."""
@@ -237,6 +241,11 @@ class DeferringScheduler:
         if self._failures:
             for index in [device_index] if device_index is not None else {launch.queue.stream.device_index for launch in launches}:
                 self._raise_failure(index)
+
+    def _know(self, queue: Queue) -> None:
+        """The host knows that a queue is empty, launches that were refused for a race included."""
+        if self.tracker is not None:
+            join(self.tracker.order.host, queue.clock)
 
     def _query(self, ticket: Launch | None) -> bool:
         if ticket is None:
@@ -286,6 +295,13 @@ class DeferringScheduler:
         if ticket.is_done and self.tracker is not None:
             self._observed.append(ticket)
         return bool(ticket.is_done)
+
+    def run(self, ticket: Any) -> None:
+        """See `Scheduler.run`."""
+        with self._lock:
+            self._enter()
+            if ticket is not None:
+                self._finish((ticket,))
 
     def now(self) -> int:
         """See `Scheduler.now`: the host's clock, which is that of the devices."""
@@ -405,6 +421,18 @@ class DeferringScheduler:
             f"device {device_index} failed in {what}: {type(error).__name__}: {error}\n"
             "Its result was never written, and the device is of no use until the machine is reset."
         ) from error
+
+
+class Prepared:
+    """A schedule whose scheduler is made already, for whoever drives one by hand (`exploration.py`)."""
+
+    def __init__(self, scheduler: DeferringScheduler) -> None:
+        self.scheduler = scheduler
+        self.decisions = scheduler.policy.decisions
+
+    def hold(self, launch: Launch) -> int:
+        """See `Policy.hold`."""
+        return self.scheduler.policy.hold(launch)
 
 
 class _FreedBlock:

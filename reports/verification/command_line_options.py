@@ -6,6 +6,7 @@ run (`conformance.options`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -52,32 +53,30 @@ class Option:
 
 def read(argv: Sequence[str]) -> Iterator[Option]:
     """The options in order, as pytest would take them apart."""
-    rest = list(argv)
+    rest = deque(argv)
     while rest:
-        word = rest.pop(0)
+        word = rest.popleft()
         if word == "--":
             yield from (Option("", other) for other in rest)
             return
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             takes_value = name in VALUES or name in _HARMLESS_VALUES
-            yield Option(name, value if equals else rest.pop(0) if takes_value and rest else None)
+            yield Option(name, value if equals else rest.popleft() if takes_value and rest else None)
         elif word.startswith("-") and len(word) > 1:
             yield from _short(word, rest)
         else:
             yield Option("", word)
 
 
-def _short(word: str, rest: list[str]) -> Iterator[Option]:
+def _short(word: str, rest: deque[str]) -> Iterator[Option]:
     """`-vv`, `-n4`, `-n 4`, `-vk expression`: letters without a value, then at most one with one."""
-    letters = word[1:]
-    while letters and letters[0] in _FLAG_LETTERS:
-        yield Option(f"-{letters[0]}", None)
-        letters = letters[1:]
-    if letters:
-        name, value = f"-{letters[0]}", letters[1:].removeprefix("=")
+    flags = len(word) - len(word[1:].lstrip(_FLAG_LETTERS))
+    yield from (Option(f"-{letter}", None) for letter in word[1:flags])
+    if flags < len(word):
+        name, value = f"-{word[flags]}", word[flags + 1 :].removeprefix("=")
         takes_value = name in ("-n", "-r", "-p", "-k", "-m", "-c", "-o", "-W")
-        yield Option(name, value or (rest.pop(0) if takes_value and rest else None))
+        yield Option(name, value or (rest.popleft() if takes_value and rest else None))
 
 
 def is_harmless(option: Option) -> bool:

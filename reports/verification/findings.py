@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FORMAT = "accelerator-conformance-verification/1"
 MOST_FINDINGS = 200
-"""Findings of one step that are kept; of the rest only the number."""
+"""Findings, and notes, of one step that are kept; of further findings only the number."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,8 @@ def take(step: Step, examined: Examined) -> StepResult:
             if total <= MOST_FINDINGS:
                 findings.append(said)
         else:
-            notes.append(printable(said.text, longest=600))
             is_checked = is_checked and not isinstance(said, NotChecked)
+            if len(notes) < MOST_FINDINGS:
+                notes.append(printable(said.text, longest=600))
     state = State.FAILS if findings else State.HOLDS if is_checked else State.NOT_CHECKED
     return StepResult(step.id, step.title, state, tuple(findings), tuple(notes), total - len(findings))

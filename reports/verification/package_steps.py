@@ -18,6 +18,7 @@ from reports.strict_json import parse
 from reports.untrusted_text import printable
 from reports.verification.findings import Examined, Finding, NotChecked, Note, Said, Step
 
+_CHUNK = 1 << 14
 _RENDERED = tuple(name for name in FILES if name != REPORT)
 
 
@@ -36,10 +37,7 @@ def find_form(examined: Examined) -> Iterator[Said]:
     data, written = examined.files[REPORT], examined.report.to_bytes()
     if data == written:
         return
-    place = next(
-        (index for index, pair in enumerate(zip(data, written, strict=False)) if pair[0] != pair[1]), min(len(data), len(written))
-    )
-    line = data.count(b"\n", 0, place) + 1
+    line = _first_difference(data, written)
     yield Finding(
         "report-form", f"{REPORT}:{line}", "not written as reports are: order, spacing, null or numbers differ from here on"
     )
@@ -70,10 +68,13 @@ def find_rendered(examined: Examined) -> Iterator[Said]:
 
 
 def _first_difference(found: bytes, made: bytes) -> int:
-    for number, (one, other) in enumerate(zip(found.split(b"\n"), made.split(b"\n"), strict=False), start=1):
-        if one != other:
-            return number
-    return min(found.count(b"\n"), made.count(b"\n")) + 1
+    """The line of the first byte that differs."""
+    start = 0
+    while found[start : start + _CHUNK] == made[start : start + _CHUNK]:
+        start += _CHUNK
+    pairs = zip(found[start : start + _CHUNK], made[start : start + _CHUNK], strict=False)
+    place = next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(found), len(made)) - start)
+    return found.count(b"\n", 0, start + place) + 1
 
 
 def _by_digests(examined: Examined) -> Iterator[Said]:

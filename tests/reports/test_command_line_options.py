@@ -53,3 +53,11 @@ def test_every_option_of_the_suite_is_known() -> None:
 )
 def test_options_are_taken_apart_as_pytest_does(words: str, options: list[tuple[str, str | None]]) -> None:
     assert list(read(words.split())) == [Option(*option) for option in options]
+
+
+@pytest.mark.parametrize(
+    "words", [["-v"] * 400_000, ["-" + "v" * 2_000_000], ["--tier", "host"] * 200_000, ["x"] * 400_000], ids=range(4)
+)
+def test_long_command_lines_cost_no_more_than_their_length(words: list[str]) -> None:
+    """A quadratic reader would not come to an end here."""
+    assert sum(1 for _ in read(words)) >= len(words) // 2

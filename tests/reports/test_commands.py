@@ -262,12 +262,18 @@ def _many_times_the_same(document: Any) -> None:
     document["clauses"] = [{**document["clauses"][0], "checks": ["c"] * 2000}]
 
 
-@pytest.mark.parametrize("edit", [_many_pictures, _many_times_the_same])
-def test_a_small_report_that_would_be_rendered_as_a_large_one_is_refused(edit: Callable[[Any], object], tmp_path: Path) -> None:
+def _many_patterns(document: Any) -> None:
+    entry = {"clause": "DEV-1", "kind": "waiver", "device": "*x" * 20, "reason": "", "url": "", "expires": "2030-01-01"}
+    document["exceptions"] = {"digest": "0" * 64, "entries": [entry] * 5000, "problems": []}
+    document["host"]["devices"] = [{"index": 0, "name": "x" * 50}] * 5000
+
+
+@pytest.mark.parametrize("edit", [_many_pictures, _many_times_the_same, _many_patterns])
+def test_a_small_report_that_costs_much_is_refused(edit: Callable[[Any], object], tmp_path: Path) -> None:
     (tmp_path / REPORT).write_bytes(_edited(make_report(), edit))
     results = [run("show", tmp_path / REPORT), run("render", tmp_path / REPORT, tmp_path / "out"), run("verify", tmp_path)]
     assert [result.exit_code for result in results] == [2, 2, 1]
-    assert all("would be rendered as some" in result.output for result in results)
+    assert all("would be rendered as some" in result.output or "too many entries" in result.output for result in results)
 
 
 _SPAN = {"lane": 0, "name": "x", "kind": "work", "start": 9, "end": 0}

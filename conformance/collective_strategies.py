@@ -1,0 +1,55 @@
+"""What the checks of COL draw.
+
+For: strategies of steps that the backend declares. Not for: what a step means (`conformance/programs/collective_program.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from conformance.programs.collective_program import REDUCING, ROOTED, Abilities, Step
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> list[int]:
+    """Up to three extents, zero among them; no extents is a scalar."""
+    return draw(st.lists(st.sampled_from([1, 2, 3, 0, 5]), max_size=3).filter(lambda shape: math.prod(shape) <= 24))
+
+
+@st.composite
+def steps(draw: st.DrawFn, abilities: Abilities, groups: Sequence[list[int]], names: Sequence[str] = ()) -> Step:
+    """One collective that the backend declares, on one of the groups."""
+    legal = [name for name in names or abilities.names if name in abilities.names]
+    name = draw(st.sampled_from(legal))
+    point_to_point = name in ("send", "batch")
+    wide = [index for index, ranks in enumerate(groups) if len(ranks) > 1]
+    group = draw(st.sampled_from(wide if point_to_point else range(len(groups))))
+    size = len(groups[group])
+    step: Step = {"name": name, "group": group, "seed": draw(st.integers(0, 9999)), "shape": draw(shapes()), "is_truth": False}
+    if name in REDUCING:
+        step["reduction"] = draw(st.sampled_from(sorted(abilities.reduces)))
+        step["dtype"] = draw(st.sampled_from(abilities.reduces[step["reduction"]]))
+        step["is_truth"] = step["dtype"] == "bool"
+    else:
+        step["dtype"] = draw(st.sampled_from(abilities.moves))
+    if name in ROOTED:
+        step["root"] = draw(st.integers(0, size - 1))
+    if name == "all_to_all_single":
+        rows = st.lists(st.integers(0, 3), min_size=size, max_size=size)
+        even = draw(st.booleans())
+        step["rows"] = [[1] * size] * size if even else draw(st.lists(rows, min_size=size, max_size=size))
+        step["says_splits"] = not even
+    if point_to_point:
+        step["messages"] = draw(_messages(size, 1 if name == "send" else 4))
+    step["asynchronous"] = draw(st.booleans())
+    step["hold"] = draw(st.integers(0, 2)) if step["asynchronous"] else 0
+    return step
+
+
+@st.composite
+def _messages(draw: st.DrawFn, size: int, most: int) -> list[list[int]]:
+    pairs = [[sender, receiver] for sender in range(size) for receiver in range(size) if sender != receiver]
+    return draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=most))
