@@ -1,4 +1,4 @@
-"""THR: what belongs to a thread."""
+"""THR: what belongs to a thread, and where backward runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from conformance.accelerator_access import method
+from conformance.accelerator_access import index_of, method
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, require, unsupported
 from conformance.gating import denial_evidence
@@ -146,3 +148,60 @@ def test_autocast_belongs_to_the_thread(backend: BackendUnderTest) -> None:
 
 
 _AUTOCAST = ((torch.bfloat16, "bf16"), (torch.float16, "fp16"))
+
+
+class _Watched(torch.autograd.Function):
+    """Doubles, and notes where its backward runs."""
+
+    @staticmethod
+    def forward(context: Any, value: torch.Tensor, watch: Callable[[], Any]) -> torch.Tensor:
+        context.watch = watch
+        return value * 2
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        context.watch()
+        return gradient * 2, None
+
+
+@clause("THR-1", examples=0.3)
+@given(device=st.integers(0, 1), current=st.integers(0, 1), seed=st.integers(0, 1 << 16))
+def test_backward_runs_on_the_forwards_device_and_stream(stream_runs: StreamRuns, device: int, current: int, seed: int) -> None:
+    backend = stream_runs.backend
+    accelerator = backend.accelerator
+    device, current = device % backend.device_count, current % backend.device_count
+    has_streams = bool(method(accelerator, "supports")("streams"))
+    for schedule in stream_runs.schedules(seed):
+        if schedule is not None:
+            backend.restart(schedule.name, schedule.seed)
+        seen: list[Any] = []
+
+        def watch(seen: list[Any] = seen) -> None:
+            stream = method(accelerator, "current_stream")(device) if has_streams else None
+            seen.append((int(method(accelerator, "current_device")()), stream))
+
+        stream = method(accelerator, "new_stream")(device) if has_streams else None
+        method(accelerator, "set_device")(current)
+        leaf = torch.full((4,), 3.0, device=method(accelerator, "device")(device), requires_grad=True)
+        if stream is not None:
+            stream.wait_stream(method(accelerator, "current_stream")(device))
+
+        def forward(leaf: torch.Tensor = leaf, stream: Any = stream, watch: Callable[[], None] = watch) -> torch.Tensor:
+            context = method(accelerator, "device_context")(device) if stream is None else method(accelerator, "stream")(stream)
+            with context:
+                return _Watched.apply(leaf, watch).sum()  # type: ignore[no-any-return, no-untyped-call]
+
+        loss = forward()
+        if stream is not None:
+            method(accelerator, "current_stream")(device).wait_stream(stream)
+        loss.backward()  # type: ignore[no-untyped-call]
+        method(accelerator, "synchronize")(device)
+        due = (device, stream)
+        require(seen == [due], f"backward ran with (device, stream) current {seen}; the forward ran on {due}")
+        found = int(method(accelerator, "current_device")())
+        require(found == current, f"after backward, device {found} is current; before it was {current}")
+        gradient = None if leaf.grad is None else leaf.grad.cpu().tolist()
+        require(gradient == [2.0] * 4, f"backward gave the gradient {gradient}; due was 2")
+        where = None if leaf.grad is None else index_of(accelerator, leaf.grad.device)
+        require(where == device, f"the gradient of a leaf on device {device} is on device {where}")
+    method(accelerator, "set_device")(0)

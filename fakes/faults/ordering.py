@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fakes import copies, special_operators
+from fakes import backward, copies, special_operators
 from fakes.faults.fault import Fault
 from fakes.machine import Machine, current_machine
 from fakes.patching import Patches
@@ -103,7 +103,7 @@ def _copy_engine_apart(original: Any, plan: Any, destination: Any, source: Any, 
     index = (destination if isinstance(destination, DeviceTensor) else source)._index
     current = machine.current_stream(index)
     engine = _engine(machine, index)
-    copies._follow(machine, engine, current)
+    backward.follow(machine.scheduler, engine, current)
     machine.set_stream(engine)
     try:
         original(plan, destination, source, non_blocking, machine)
@@ -136,20 +136,20 @@ def _apply_snapshot_of_pinned(patches: Patches) -> None:
 
 def _apply_device_copies_unordered(patches: Patches) -> None:
     """A copy between devices waits for neither side's other stream."""
-    patches.set(copies, "_follow", _nothing)
+    patches.set(copies, "follow", _nothing)
 
 
 def _apply_destination_does_not_wait(patches: Patches) -> None:
     """After a copy between devices, the destination's stream does not wait for it."""
-    original = copies._follow
+    original = backward.follow
 
-    def follow(machine: Machine, later: StreamState, earlier: StreamState) -> None:
+    def follow(scheduler: Any, later: StreamState, earlier: StreamState) -> None:
         turn["second"] = not turn["second"]
         if turn["second"]:
-            original(machine, later, earlier)
+            original(scheduler, later, earlier)
 
     turn = {"second": False}
-    patches.set(copies, "_follow", follow)
+    patches.set(copies, "follow", follow)
 
 
 # Whole programs ------------------------------------------------------------------------------------------------------------------
@@ -315,6 +315,14 @@ def _apply_threads_inherit_autocast(patches: Patches) -> None:
     patches.set(threading.Thread, "run", running)
 
 
+def _apply_backward_where_it_is_called(patches: Patches) -> None:
+    patches.set(backward.Backward, "enter_node", _nothing)
+
+
+def _apply_backward_on_default_stream(patches: Patches) -> None:
+    patches.set(backward.ForwardStreams, "at", lambda _self, _index, _number: None)
+
+
 def _fault(fault_id: str, clause_id: str, summary: str, apply: Apply, seen_in: str = "derived") -> Fault:
     return Fault(fault_id, (clause_id,), summary, seen_in, apply)
 
@@ -407,5 +415,17 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _fault(
         "thr-autocast-inherited", "THR-1", "A new thread starts inside its starter's autocast.", _apply_threads_inherit_autocast
+    ),
+    _fault(
+        "thr-backward-where-it-is-called",
+        "THR-1",
+        "Backward runs on the caller's device and stream.",
+        _apply_backward_where_it_is_called,
+    ),
+    _fault(
+        "thr-backward-on-default-stream",
+        "THR-1",
+        "Backward runs on the default stream, whatever the forward ran on.",
+        _apply_backward_on_default_stream,
     ),
 )

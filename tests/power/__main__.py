@@ -1,10 +1,10 @@
-"""`python -m tests.soak`: how many examples it takes until each ordering fault is found, over many seeds.
+"""`python -m tests.power`: how many examples it takes until each ordering fault is found, over many seeds.
 
 For: `docs/power.md`, outside CI. Each fault is put in force, and the checks of its clauses run from each seed, in the order of the suite
 and at the effort asked for, until one fails. Not for: whether a fault is found at all, which `tests/test_faults.py` shows for the whole
 catalogue.
 
-    python -m tests.soak --runs=20 --write=docs/power.md
+    python -m tests.power --runs=20 --write=docs/power.md
 """
 
 from __future__ import annotations
@@ -35,16 +35,15 @@ from conformance.stream_runs import StreamRuns
 from fakes.faults import CATALOGUE
 from fakes.patching import Patches
 
-_AREAS = ("STR", "THR")
-_CLAUSES = ("MEM-10", "MEM-13", "COL-2")
 _SUITE = Path(importlib.import_module("conformance").__file__ or "").parent
 
 
 def main() -> int:
     """Measure and print or write the table; 1 where a fault was missed in some run."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.power", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20, help="seeds a fault, from 0 on")
     parser.add_argument("--effort", default="default", choices=list(EXAMPLES))
+    parser.add_argument("--clauses", default="STR,THR,MEM-10,MEM-13,COL-2", help="areas and clauses whose faults are measured")
     parser.add_argument("--only", default="", help="faults whose id contains this")
     parser.add_argument("--write", default="", metavar="FILE", help="write the document there instead of printing it")
     options = parser.parse_args()
@@ -56,7 +55,12 @@ def main() -> int:
     began = time.process_time()
     rows = []
     for fault in CATALOGUE.values():
-        if options.only in fault.id and "musa" in fault.personas and not fault.ends_process and _is_about_order(fault.clauses):
+        if (
+            options.only in fault.id
+            and "musa" in fault.personas
+            and not fault.ends_process
+            and _is_among(fault.clauses, options.clauses)
+        ):
             mine = [check for clause_id in fault.clauses for check in checks.get(clause_id, [])]
             counts = [_examples_until_found(fault, mine, backend, seed) for seed in range(options.runs)] if mine else [None]
             rows.append((fault, counts))
@@ -69,8 +73,9 @@ def main() -> int:
     return int(any(None in counts for _, counts in rows))
 
 
-def _is_about_order(clauses: tuple[str, ...]) -> bool:
-    return any(clause_id.partition("-")[0] in _AREAS or clause_id in _CLAUSES for clause_id in clauses)
+def _is_among(clauses: tuple[str, ...], wanted: str) -> bool:
+    named = set(wanted.split(","))
+    return any({clause_id, clause_id.partition("-")[0]} & named for clause_id in clauses)
 
 
 def _checks() -> dict[str, list[Callable[..., Any]]]:
@@ -160,11 +165,12 @@ def _document(rows: list[tuple[Any, list[int | None]]], options: argparse.Namesp
     missed = [fault.id for fault, counts in rows if None in counts]
     examples = EXAMPLES[options.effort]
     runs, effort = options.runs, options.effort
+    given = f"--runs={runs} --effort={effort} --clauses={options.clauses}" + (f" --only={options.only}" if options.only else "")
     found = f"{len(rows)} faults; found in every run: {len(rows) - len(missed)}"
     lines = [
         "# Power: how soon the suite finds faults of order",
         "",
-        f"Written by `python -m tests.soak --runs={runs} --effort={effort}` (`tox -e soak`) on {when},",
+        f"Written by `python -m tests.power {given}` on {when},",
         f"with torch {torch.__version__} and Python {platform.python_version()}, on a simulated MUSA machine of 2 devices, in",
         f"{seconds:.0f} s of processor time.",
         "",
