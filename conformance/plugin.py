@@ -207,7 +207,7 @@ class _Listener:
         session = self._config.stash[SESSION]
         if session.collect_only:
             return
-        session.finish(interrupted=exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR))
+        session.finish(interrupted=exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
         self._config.hook.pytest_conformance_results(config=self._config, results=session.results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -189,12 +189,23 @@ class Allocator:
                 return
             self.free(block)
 
-    def bytes_of(self, block: Block) -> torch.Tensor:
-        """See `Block.bytes`."""
+    def bytes_of(self, block: Block, nbytes: int | None = None) -> torch.Tensor:
+        """See `Block.bytes`; the first `nbytes` of them where not None."""
         if not block.size:
             return torch.empty(0, dtype=torch.uint8, device="cpu")
-        with self._exclusive():
-            data: torch.Tensor = block.pool.bytes_at(block.address, block.size)
+        me = get_ident()
+        size = block.size if nbytes is None else nbytes
+        if self._owner == me:
+            data: torch.Tensor = block.pool.bytes_at(block.address, size)
+            return data
+        with self._lock:
+            self._owner = me
+            try:
+                data = block.pool.bytes_at(block.address, size)
+            finally:
+                self._owner = 0
+        if self._freed_inside:
+            self._settle()
         return data
 
     # Blocks that other streams use --------------------------------------------------------------------------------------------

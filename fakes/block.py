@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 class Block:
     """The memory of one storage; freed when the last tensor that uses it is gone.
 
+    `memory` are the host bytes that its tensors use, where they use any (`fakes.storage.block_data`).
+
     `size` is in bytes, as accounted for: 0, or a multiple of 512 not below the `requested` ones. `address` is unique in the device
     among live blocks, 0 for an empty one. `stream` is the stream on which it was allocated; `recorded_streams` are the others that
     use it.
     """
 
-    __slots__ = ("__weakref__", "address", "allocator", "pool", "recorded_streams", "requested", "size", "stream")
+    __slots__ = ("__weakref__", "address", "allocator", "memory", "pool", "recorded_streams", "requested", "size", "stream")
 
     def __init__(self, allocator: Allocator, size: int, stream: Any) -> None:
         self.address = self.size = 0
         self.allocator = allocator
         self.stream = stream
         self.pool: Any = None
+        self.memory: torch.Tensor | None = None
         self.requested = size
         self.recorded_streams: tuple[Any, ...] = ()
         if size:
@@ -49,7 +52,7 @@ class Block:
             torch.OutOfMemoryError: it does not fit; the block is then as it was.
         """
         other = Block(self.allocator, size, self.stream)
-        for name in ("address", "pool", "recorded_streams", "requested", "size"):
+        for name in ("address", "memory", "pool", "recorded_streams", "requested", "size"):
             mine, its = getattr(self, name), getattr(other, name)
             setattr(self, name, its)
             setattr(other, name, mine)

@@ -80,8 +80,6 @@ def outcome_of(plan: OperatorPlan, kernel: Callable[..., Any], args: Sequence[An
 
 def _key(plan: OperatorPlan, value: Any) -> Any:
     if isinstance(value, _Tensor):
-        if value.dtype.is_complex or value.is_neg():
-            return value.shape, value.stride(), value.dtype, value.is_conj(), value.is_neg()
         return value.shape, value.stride(), value.dtype
     kind = type(value)
     if kind is float:
@@ -124,7 +122,8 @@ def _outcome(
             if isinstance(after, _Tensor) and (after.shape != before.shape or after.stride() != before.stride()):
                 resized[place] = Layout(after)
     nbytes = sum(tensor.numel() * tensor.itemsize for tensor in _tensors([*args, *kwargs.values(), results]))
-    return Outcome(_layouts(results), resized, simulated_time.of_kernel(nbytes))
+    returns_written = len(plan.returns) == 1 and plan.returns[0] is not None
+    return Outcome(None if returns_written else _layouts(results), resized, simulated_time.of_kernel(nbytes))
 
 
 def _layouts(value: Any) -> Any:
@@ -162,16 +161,9 @@ def _ones(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
-    same = torch.ops.aten.empty_strided.default(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu").fill_(value)
-    return _with_lazy_bits(same, tensor)
+    # Lazy conjugation does not change what a result looks like.
+    return torch.ops.aten.empty_strided.default(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu").fill_(value)  # type: ignore[no-any-return]
 
 
 def _on_meta(tensor: torch.Tensor) -> torch.Tensor:
-    same = torch.ops.aten.empty_strided.default(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-    return _with_lazy_bits(same, tensor)
-
-
-def _with_lazy_bits(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    if like.is_conj():
-        tensor = torch.ops.aten._conj.default(tensor)
-    return torch.ops.aten._neg_view.default(tensor) if like.is_neg() else tensor
+    return torch.ops.aten.empty_strided.default(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")  # type: ignore[no-any-return]

@@ -35,8 +35,10 @@ def install(
     """Give this process a simulated machine; until `Machine.uninstall()` its devices are real PyTorch devices.
 
     `persona` is a name in `fakes.personas.PERSONAS`. `devices` is the number of physical devices, 1 to 64. `memory` is the size
-    of each (bytes, or a string such as `"8 GiB"`), or one size a device. `schedule` names the order in which work runs, `seed`
-    drives it. A process has one persona for good; the same persona can be installed again after `uninstall()`, not before.
+    of each (bytes, or a string such as `"8 GiB"`), or one size a device. `schedule` names the order in which work runs
+    (`fakes.settings.SCHEDULES`), or is a policy of `fakes.scheduling.policies`; `seed` drives it. With `detect_races`, accesses that
+    nothing orders raise `fakes.errors.RaceError`. A process has one persona for good; the same persona can be installed again after
+    `uninstall()`, not before.
 
     Raises:
         UnknownPersonaError, MachineConfigurationError: a value out of range; nothing is installed.

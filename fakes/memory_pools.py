@@ -21,7 +21,6 @@ import torch
 
 from fakes.allocation_statistics import Usage
 from fakes.scheduling import poison
-from fakes.scheduling.host_mode import HostMode
 
 BLOCK_BYTES = 512
 """Every allocation takes a multiple of this."""
@@ -286,8 +285,7 @@ class Pool:
             host = self._hosts[region] = _host_memory(self._regions[region])
         end, touched = start - region + size, self._touched.get(region, 0)
         if end > touched:
-            with HostMode():
-                poison.fill(host[touched:end])
+            poison.fill(host[touched:end])
             self._touched[region] = end
         return host[start - region : end]
 

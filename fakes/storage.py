@@ -98,9 +98,15 @@ def block_data(block: Block, size: Any, stride: Any, dtype: torch.dtype, nbytes:
     if not nbytes:
         empty: torch.Tensor = torch.ops.aten.empty_strided.default(size, stride, dtype=dtype, device="cpu")
         return empty
-    memory = block.bytes()
+    memory = block.memory
+    if memory is None or memory.numel() < nbytes:
+        memory = block.memory = block.allocator.bytes_of(block, nbytes)
     flat = _from_dlpack(_to_dlpack(memory if memory.numel() == nbytes else memory[:nbytes]))
-    data: torch.Tensor = torch.ops.aten.as_strided.default(flat.view(dtype), size, stride)
+    if flat.dtype is not dtype:
+        flat = flat.view(dtype)
+    if size == flat.shape:
+        return flat  # type: ignore[no-any-return]
+    data: torch.Tensor = torch.ops.aten.as_strided.default(flat, size, stride)
     return data
 
 

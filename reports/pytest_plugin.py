@@ -108,7 +108,7 @@ def pytest_conformance_results(config: pytest.Config, results: RunResults) -> No
     """Write the files; known failures are in force from here on."""
     run = config.stash.get(_RUN, None)
     if run is not None:
-        run.finish(results, "every check was reported" if results.is_complete else "the run was interrupted")
+        run.finish(results, "every check was reported" if results.is_complete else "the run was cut short")
     target = config.getoption("results")
     if target:
         write_whole(Path(target), ResultsFile.from_results(results).to_json())

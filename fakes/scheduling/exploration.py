@@ -24,7 +24,7 @@ from fakes.scheduling.accesses import conflict
 from fakes.scheduling.happens_before import is_before
 from fakes.scheduling.launches import Launch
 from fakes.scheduling.policies import Lazy
-from fakes.scheduling.scheduler import DeferringScheduler, Prepared
+from fakes.scheduling.scheduler import DeferringScheduler
 
 Result = TypeVar("Result")
 Name = tuple[int, int]
@@ -67,7 +67,7 @@ class ExploringScheduler(DeferringScheduler):
     """Runs nothing before the host waits, and then what `steps` say; beyond them, what was issued first and is not asleep."""
 
     def __init__(self, steps: list[_Step], lock: Any) -> None:
-        super().__init__(Lazy(), lock=lock, reverse_conflicts=True)
+        super().__init__(Lazy(), lock=lock, reverses=lambda: False)
         self.steps = steps
         self.depth = 0
         self.ran: list[Launch] = []
@@ -79,7 +79,7 @@ class ExploringScheduler(DeferringScheduler):
     def _advance(self) -> None:
         pass
 
-    def _end_life(self, block: Any) -> None:
+    def _end_life(self, *_: Any) -> None:
         # The end of a block's life is no step of its own.
         pass
 
@@ -129,6 +129,18 @@ class ExploringScheduler(DeferringScheduler):
             return {}
         candidates = {**last.sleeping, **{name: last.enabled[name] for name in last.done if name in last.enabled}}
         return {name: launch for name, launch in candidates.items() if name != _name(taken) and not _dependent(launch, taken)}
+
+
+class Prepared:
+    """A schedule whose scheduler is made already, for whoever drives one by hand."""
+
+    def __init__(self, scheduler: DeferringScheduler) -> None:
+        self.scheduler = scheduler
+        self.decisions = scheduler.policy.decisions
+
+    def hold(self, launch: Launch) -> int:
+        """See `Policy.hold`."""
+        return self.scheduler.policy.hold(launch)
 
 
 def _ancestors(ran: Sequence[Launch]) -> list[int]:

@@ -49,14 +49,13 @@ class Recorded:
 
 
 class Lazy:
-    """Nothing runs before somebody waits for it, and then nothing else does."""
+    """Nothing runs before somebody waits for it, and then nothing else does. The decisions, all alike, are not kept."""
 
     def __init__(self) -> None:
         self.decisions: dict[int, int] = {}
 
-    def hold(self, launch: Launch) -> int:
+    def hold(self, launch: Launch) -> int:  # noqa: ARG002
         """See `Policy.hold`."""
-        self.decisions[launch.number] = HELD
         return HELD
 
 

@@ -58,11 +58,16 @@ class Tracker:
         launch.accesses = accesses
         return conflicts
 
-    def report(self, first: Access, second: Access, streams: Sequence[StreamState]) -> RaceError | None:
-        """The error about two accesses that nothing orders; None where `second` is a free and the first one's stream is among
-        `streams`, those that `record_stream` named."""
-        if second.launch.is_free and first.launch.queue.stream in streams:
-            return None
+    def report(self, conflicts: Sequence[tuple[Access, Access]], recorded: Sequence[StreamState]) -> list[RaceError]:
+        """An error for each pair of accesses that nothing orders, except where the second is a free and `record_stream` named the
+        first one's stream."""
+        return [
+            self._error(first, second)
+            for first, second in conflicts
+            if not (second.launch.is_free and first.launch.queue.stream in recorded)
+        ]
+
+    def _error(self, first: Access, second: Access) -> RaceError:
         earlier, later = _described(first), _described(second)
         missing = self._missing_edge(first.launch, second.launch)
         if second.launch.is_free and not first.launch.is_free:
@@ -91,7 +96,7 @@ class Tracker:
             if record.position > first.position and not is_before(record, second):
                 return (
                     f"{target} never waited for the event recorded on {source} after the first access (launch {record.number}, at "
-                    f"{record.site or 'unknown'})"
+                    f"{record.where})"
                 )
         return f"no event was recorded on {source} after the first access, and {target} never waited for that stream"
 
@@ -99,5 +104,4 @@ class Tracker:
 def _described(access: Access) -> AccessReport:
     launch = access.launch
     kind = "free" if launch.is_free else "write" if access.is_write else "read"
-    site = launch.site or "unknown"
-    return AccessReport(kind, launch.name, launch.number, str(launch.queue.stream), site, access.stop - access.start)
+    return AccessReport(kind, launch.name, launch.number, str(launch.queue.stream), launch.where, access.stop - access.start)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,9 +21,10 @@ import torch
 from fakes.errors import RaceError
 from fakes.scheduling import poison, simulated_time
 from fakes.scheduling.call_site import call_site
+from fakes.scheduling.failures import Failures
 from fakes.scheduling.happens_before import join
 from fakes.scheduling.host_mode import HostMode
-from fakes.scheduling.launches import Launch, Queue
+from fakes.scheduling.launches import Launch, Queue, first_due, must_follow, needed
 from fakes.scheduling.policies import Policy
 from fakes.scheduling.race_detector import Tracker
 from fakes.stream_state import EventState, StreamState
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from fakes.allocator import Block
     from fakes.operator_plan import OperatorPlan
 
+_NONE: dict[Queue, int] = {}
 MOST_PENDING = 1024
 """A stream holds so many launches; the host waits for room, as on hardware."""
 
 
 class DeferringScheduler:
-    """See `fakes.launch.Scheduler`. `races` are the races reported so far."""
+    """See `fakes.launch.Scheduler`. `races` are the races reported so far. `reverses` is asked for each conflict that the program does
+    not order whether the later launch is to run first."""
 
     defers = True
 
@@ -47,26 +50,26 @@ class DeferringScheduler:
         *,
         lock: Any = None,
         detect_races: bool = False,
-        reverse_conflicts: bool = False,
+        reverses: Callable[[], bool] | None = None,
         fails_at_once: bool = False,
     ) -> None:
         self.policy = policy
         self.races: list[RaceError] = []
-        self.tracker = Tracker() if detect_races or reverse_conflicts else None
+        self.tracker = Tracker() if detect_races or reverses else None
         self.tracks = self.tracker is not None
         self._lock: Any = lock or threading.RLock()
         self._detects_races = detect_races
-        self._reverses_conflicts = reverse_conflicts
+        self._reverses = reverses
         self._fails_at_once = fails_at_once
         self._queues: list[Queue] = []
         self._issued = 0
         self._sequence = 0
         self._host_time = 0
         self._unpinned: deque[tuple[int, int]] = deque()
-        self._freed: deque[_FreedBlock] = deque()
+        self._freed: deque[tuple[torch.Tensor, StreamState, tuple[StreamState, ...]]] = deque()
         self._observed: deque[Launch] = deque()
         self._unraised: list[RaceError] = []
-        self._failures: dict[int, tuple[str, BaseException]] = {}
+        self._failures = Failures()
 
     # Issuing ------------------------------------------------------------------------------------------------------------------
 
@@ -98,67 +101,68 @@ class DeferringScheduler:
             RuntimeError: a kernel failed on this device before.
         """
         with self._lock:
-            self._enter()
+            if self._freed or self._unraised or self._observed or self._unpinned:
+                self._enter()
             if self._failures:
-                self._raise_failure(stream.device_index)
-            launch = Launch(name, kernel, self._queue(stream), [ticket for ticket in waits if ticket is not None])
-            self._append(launch, duration, reads, writes, waits)
+                self._failures.raise_for(stream.device_index)
+            queue = stream.queue
+            if queue is None or queue.owner is not self:
+                queue = self._queue(stream)
+            launch = Launch(name, kernel, queue)
+            if waits or self.tracker is not None:
+                self._order(launch, reads, writes, waits)
+            self._append(launch, duration)
             self._advance()
             if self._fails_at_once and self._failures:
-                raise self._failures.popitem()[1][1]
+                raise self._failures.take()
             return launch
 
-    def _append(
-        self, launch: Launch, duration: int, reads: Sequence[Any] = (), writes: Sequence[Any] = (), waits: Sequence[Any] = ()
-    ) -> None:
+    def _order(self, launch: Launch, reads: Sequence[Any], writes: Sequence[Any], waits: Sequence[Any]) -> None:
+        """Put a launch after what it waits for, and compare what it touches with what was touched before."""
         queue, tracker = launch.queue, self.tracker
-        launch.number = self._issued
+        tickets = [ticket for ticket in waits if ticket is not None]
+        launch.after = [ticket for ticket in tickets if not ticket.is_done]
+        for ticket in tickets:
+            queue.time = max(queue.time, ticket.end)
         if tracker is not None:
+            launch.number, launch.sequence, launch.position = self._issued, self._sequence, queue.issued
             launch.site = call_site()
-            for ticket in waits:
-                if ticket is not None:
-                    tracker.order.waited(queue, ticket)
-            launch.position = queue.issued
-            launch.sequence = self._sequence
+            for ticket in tickets:
+                tracker.order.waited(queue, ticket)
             tracker.order.launched(launch)
             conflicts = tracker.touch(launch, reads, writes)
             if conflicts:
                 self._conflicting(conflicts, ())
-        self._issued += 1
-        self._host_time += simulated_time.LAUNCH
-        start = max(queue.time, self._host_time)
-        for ticket in waits:
-            if ticket is not None and ticket.end > start:
-                start = ticket.end
-        launch.end = queue.time = start + duration
-        launch.turn = launch.number + (self.policy.hold(launch) if launch.kernel is not None else 0)
-        self._enqueue(launch)
 
-    def _enqueue(self, launch: Launch) -> None:
-        queue = launch.queue
+    def _append(self, launch: Launch, duration: int) -> None:
+        queue, number, pending = launch.queue, self._issued, launch.queue.pending
+        launch.number = number
         launch.sequence = self._sequence
         launch.position = queue.issued
+        self._issued = number + 1
         self._sequence += 1
         queue.issued += 1
-        queue.pending.append(launch)
+        self._host_time += simulated_time.LAUNCH
+        launch.end = queue.time = (queue.time if queue.time > self._host_time else self._host_time) + duration
+        launch.turn = number if launch.kernel is None else number + self.policy.hold(launch)
+        pending.append(launch)
         queue.last = launch
-        if len(queue.pending) > MOST_PENDING:
-            self._finish((queue.pending[0],))
+        if len(pending) > MOST_PENDING:
+            self._finish((pending[MOST_PENDING // 2],))
 
     def _conflicting(self, conflicts: Sequence[tuple[Any, Any]], recorded: Sequence[StreamState]) -> None:
         if self._detects_races and self.tracker is not None:
-            found = [self.tracker.report(first, second, recorded) for first, second in conflicts]
-            errors = [error for error in found if error is not None]
+            errors = self.tracker.report(conflicts, recorded)
             # Copies, since the traceback of what is raised holds the user's tensors.
             self.races += [error.copy() for error in errors]
             if errors and conflicts[0][1].launch.is_free:
                 self._unraised += errors
             elif errors:
                 raise errors[-1]  # about the latest access
-        if self._reverses_conflicts:
+        if self._reverses is not None:
             for first, second in conflicts:
                 earlier, later = first.launch, second.launch
-                if not earlier.is_done and not later.is_free and not _must_follow(later, earlier):
+                if not earlier.is_done and not later.is_free and self._reverses() and not must_follow(later, earlier):
                     earlier.after.append(later)
 
     def record(self, event: EventState, stream: StreamState) -> None:
@@ -167,6 +171,8 @@ class DeferringScheduler:
             self._enter()
             queue = self._queue(stream)
             launch = Launch("record", None, queue)
+            if self.tracker is not None:
+                self._order(launch, (), (), ())
             self._append(launch, 0)
             if self.tracker is not None:
                 self.tracker.recorded(launch)
@@ -182,12 +188,14 @@ class DeferringScheduler:
             return
         with self._lock:
             self._enter()
-            self._append(Launch("wait", None, self._queue(stream), (ticket,)), 0, waits=(ticket,))
+            launch = Launch("wait", None, self._queue(stream))
+            self._order(launch, (), (), (ticket,))
+            self._append(launch, 0)
             self._advance()
 
     def sleep(self, nanoseconds: int, stream: StreamState) -> None:
         """See `Scheduler.sleep`."""
-        self.issue(_nothing, (), (), stream, name="sleep", duration=nanoseconds)
+        self.issue(lambda: None, (), (), stream, name="sleep", duration=nanoseconds)
 
     # Waiting ------------------------------------------------------------------------------------------------------------------
 
@@ -240,7 +248,7 @@ class DeferringScheduler:
                 self.tracker.order.observed(launch)
         if self._failures:
             for index in [device_index] if device_index is not None else {launch.queue.stream.device_index for launch in launches}:
-                self._raise_failure(index)
+                self._failures.raise_for(index)
 
     def _know(self, queue: Queue) -> None:
         """The host knows that a queue is empty, launches that were refused for a race included."""
@@ -259,7 +267,9 @@ class DeferringScheduler:
                 return True
             self._host_time += simulated_time.LAUNCH
             with HostMode():
-                self._run_one((ticket,))
+                launch = self._best(needed((ticket,)))
+                if launch is not None:
+                    self._run(launch)
             return False
 
     # Memory -------------------------------------------------------------------------------------------------------------------
@@ -270,7 +280,9 @@ class DeferringScheduler:
     def freed(self, block: Block) -> None:
         """See `Scheduler.freed`."""
         # Taken up where the scheduler is next entered: this may run in the middle of anything, a garbage collection included.
-        self._freed.append(_FreedBlock(block))
+        memory = block.memory
+        if memory is not None:
+            self._freed.append((memory, block.stream, block.recorded_streams))
 
     def released(self, memory: torch.Tensor) -> None:
         """See `Scheduler.released`."""
@@ -327,41 +339,40 @@ class DeferringScheduler:
             if self.tracker is not None:
                 self.tracker.history.forget(start, start + nbytes)
         while self._freed:
-            self._end_life(self._freed.popleft())
+            self._end_life(*self._freed.popleft())
         if self._unraised and raising:
             error = self._unraised[0]
             self._unraised.clear()
             raise error
 
-    def _end_life(self, block: _FreedBlock) -> None:
-        memory = block.allocator.bytes_of(block)
-        if memory.numel() != block.size:  # its segment is given back already
-            return
-        queue, recorded = self._queue(block.stream), block.recorded_streams
-        # Where other streams were recorded, the allocator holds the memory until they are done with it.
-        launch = Launch("free", None if recorded else lambda: poison.fill(memory), queue)
-        launch.is_free = True
-        launch.number = launch.turn = self._issued
+    def _end_life(self, memory: torch.Tensor, stream: StreamState, recorded: Sequence[StreamState]) -> None:
+        queue = self._queue(stream)
         if self.tracker is not None:
+            launch = Launch("free", None, queue)
+            launch.is_free = launch.is_done = True
+            launch.number, launch.sequence, launch.position = self._issued, self._sequence, queue.issued
             launch.site = call_site()
-            launch.sequence = self._sequence
             self.tracker.order.launched(launch)
             conflicts = self.tracker.touch(launch, (), (memory,))
             if conflicts:
                 self._conflicting(conflicts, recorded)
-        launch.end = queue.time
-        self._enqueue(launch)
-        if len(queue.pending) == 1 and launch.is_ready:
-            with HostMode():
-                self._run(launch)
+        if recorded:
+            return  # the allocator holds the memory until those streams are done with it
+        if not queue.pending:
+            poison.fill(memory)
+        elif queue.pending[-1].poisons is None:
+            queue.pending[-1].poisons = [memory]
+        else:
+            queue.pending[-1].poisons.append(memory)
 
     def _advance(self) -> None:
         """Run what is due."""
-        if not any(queue.pending and queue.pending[0].turn <= self._issued for queue in self._queues):
-            return
-        with HostMode():
-            while (launch := self._best(())) is not None:
-                self._run(launch)
+        launch = self._best(_NONE)
+        if launch is not None:
+            with HostMode():
+                while launch is not None:
+                    self._run(launch)
+                    launch = self._best(_NONE)
 
     def _finish(self, targets: Iterable[Launch]) -> None:
         """Run until the targets have run."""
@@ -369,7 +380,7 @@ class DeferringScheduler:
         if not waiting:
             return
         with HostMode():
-            limits = _needed(waiting)
+            limits = needed(waiting)
             for target in waiting:
                 while not target.is_done:
                     launch = self._best(limits)
@@ -377,25 +388,8 @@ class DeferringScheduler:
                         raise RuntimeError(f"the simulated scheduler cannot run {target!r}: it waits for itself")
                     self._run(launch)
 
-    def _run_one(self, targets: Sequence[Launch]) -> None:
-        launch = self._best(_needed(targets))
-        if launch is not None:
-            self._run(launch)
-
-    def _best(self, limits: Any) -> Launch | None:
-        """The launch to run next: due, or needed by the host."""
-        best: Launch | None = None
-        for queue in self._queues:
-            if not queue.pending:
-                continue
-            head = queue.pending[0]
-            if head.turn > self._issued and (not limits or head.sequence > limits.get(queue, -1)):
-                continue
-            if (
-                best is None or head.turn < best.turn or (head.turn == best.turn and head.sequence < best.sequence)
-            ) and head.is_ready:
-                best = head
-        return best
+    def _best(self, limits: Mapping[Queue, int]) -> Launch | None:
+        return first_due(self._queues, self._issued, limits)
 
     def _run(self, launch: Launch) -> None:
         launch.queue.pending.popleft()
@@ -404,77 +398,11 @@ class DeferringScheduler:
             try:
                 kernel()
             except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the device's failure
-                self._failures.setdefault(launch.queue.stream.device_index, (f"{launch!r}, at {launch.site or 'unknown'}", error))
-        launch.after = []
+                self._failures.add(launch, error)
+        if launch.after:
+            launch.after = []
         launch.is_done = True
-        pending = launch.queue.pending
-        while pending and pending[0].is_free and pending[0].is_ready:
-            # Nobody waits for the end of a block's life, so it must not keep a stream busy.
-            self._run(pending[0])
-
-    def _raise_failure(self, device_index: int) -> None:
-        failure = self._failures.get(device_index)
-        if failure is None:
-            return
-        what, error = failure
-        raise RuntimeError(
-            f"device {device_index} failed in {what}: {type(error).__name__}: {error}\n"
-            "Its result was never written, and the device is of no use until the machine is reset."
-        ) from error
-
-
-class Prepared:
-    """A schedule whose scheduler is made already, for whoever drives one by hand (`exploration.py`)."""
-
-    def __init__(self, scheduler: DeferringScheduler) -> None:
-        self.scheduler = scheduler
-        self.decisions = scheduler.policy.decisions
-
-    def hold(self, launch: Launch) -> int:
-        """See `Policy.hold`."""
-        return self.scheduler.policy.hold(launch)
-
-
-class _FreedBlock:
-    """Where a block was, after its end."""
-
-    __slots__ = ("address", "allocator", "pool", "recorded_streams", "size", "stream")
-
-    def __init__(self, block: Block) -> None:
-        self.allocator: Any = block.allocator
-        self.pool = block.pool
-        self.address = block.address
-        self.size = block.size
-        self.stream = block.stream
-        self.recorded_streams = block.recorded_streams
-
-
-def _needed(targets: Iterable[Launch]) -> dict[Queue, int]:
-    """For each queue up to which sequence number its launches must run before the targets have run."""
-    limits: dict[Queue, int] = {}
-    scans: dict[Queue, Any] = {}
-    work = list(targets)
-    while work:
-        launch = work.pop()
-        queue, sequence = launch.queue, launch.sequence
-        if launch.is_done or limits.get(queue, -1) >= sequence:
-            continue
-        limits[queue] = sequence
-        scan = scans.get(queue)
-        if scan is None:
-            scan = scans[queue] = iter(queue.pending)
-        for pending in scan:
-            work.extend(pending.after)
-            if pending is launch:
-                break
-    return limits
-
-
-def _must_follow(later: Launch, earlier: Launch) -> bool:
-    """Whether `later`, which is not queued yet, can only run after `earlier`, which is pending."""
-    limits = _needed([*later.after, *([later.queue.pending[-1]] if later.queue.pending else [])])
-    return limits.get(earlier.queue, -1) >= earlier.sequence
-
-
-def _nothing() -> None:
-    pass
+        if launch.poisons is not None:
+            for memory in launch.poisons:
+                poison.fill(memory)
+            launch.poisons = None

@@ -11,12 +11,14 @@ import pytest
 from pages import DEVICES, Opened
 from report_factory import make_failing_report, make_package, make_report
 
+from conformance.clauses import CLAUSES
 from reports.model import Report
 
 Open = Callable[..., Opened]
 
 _FAILING = make_package(make_failing_report())["report.html"]
 _HONEST = make_package()["report.html"]
+_NOT_RUN = make_package(make_report(outcomes=dict.fromkeys(CLAUSES, "not-run")))["report.html"]
 _CONTRAST = """() => {
   const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((part) => part / 255)
@@ -51,7 +53,7 @@ def width(opened: Opened) -> int:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("html", [_FAILING, _HONEST], ids=["failing", "honest"])
+@pytest.mark.parametrize("html", [_FAILING, _HONEST, _NOT_RUN], ids=["failing", "honest", "not-run"])
 def test_nothing_is_fetched_complained_of_or_cut_off(html: bytes, device: str, open_page: Open) -> None:
     opened = open_page(html, device)
     everything = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"

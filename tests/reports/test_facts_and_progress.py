@@ -11,12 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from report_factory import make_known_failure, make_report
 
 from harness.accelerator.visible_devices import GRAMMARS
 from reports import backend_facts, facts
-from reports.known_failures import problems
-from reports.levels import finished
 from reports.model import DeviceFacts
 from reports.progress import Progress
 
@@ -128,24 +125,6 @@ def test_devices_are_told_as_far_as_their_properties_tell() -> None:
     assert told["adapter"].endswith("Accelerator")
     assert told["capabilities"]
     assert all(fact["supported"] for fact in told["capabilities"]), "an adapter that cannot be asked denies nothing"
-
-
-def test_an_entry_that_fits_some_devices_only_is_ambiguous() -> None:
-    report = make_report(outcomes={"DEV-4": "fail"}, known_failures=(make_known_failure("DEV-4"),))
-    assert problems(report) == ()
-    other = report.host.devices[1].model_copy(update={"name": "Older Y50"})
-    mixed = report.model_copy(update={"host": report.host.model_copy(update={"devices": (report.host.devices[0], other)})})
-    assert "which is ambiguous" in problems(mixed)[0]
-    everything = make_known_failure("DEV-4").model_copy(update={"device": "*"})
-    of_all = make_report(outcomes={"DEV-4": "fail"}, known_failures=(everything,))
-    assert problems(of_all.model_copy(update={"host": mixed.host})) == ()
-
-
-def test_a_run_that_was_cut_short_blames_no_entry_for_what_it_did_not_reach() -> None:
-    report = make_report(outcomes={"DEV-4": "not-run"}, known_failures=(make_known_failure("DEV-4"),))
-    assert "it is not-run; the entry matches nothing" in problems(report)[0]
-    cut = finished(report.model_copy(update={"run": report.run.model_copy(update={"complete": False})}))
-    assert problems(cut) == ()
 
 
 def test_progress_by_area_with_an_estimate() -> None:

@@ -61,6 +61,27 @@ def test_directed_turns_a_pair_that_lazy_leaves_in_order(plain_machine: fakes.Ma
     assert _overwrite() == [10, 10]
 
 
+def test_reversals_that_exclude_each_other_are_found_by_other_seeds(plain_machine: fakes.Machine) -> None:
+    def append() -> float:
+        number = torch.zeros(1, dtype=torch.float64, device="musa")
+        digits = [torch.full((1,), float(digit), dtype=torch.float64, device="musa") for digit in (1, 2, 3)]
+        torch.musa.synchronize()
+        first, second = torch.musa.Stream(), torch.musa.Stream()
+        for digit, stream in zip(digits, (first, second, first), strict=True):
+            with torch.musa.stream(stream):
+                torch.add(digit, number, alpha=10, out=number)
+        torch.musa.synchronize()
+        return float(number.item())
+
+    plain_machine.reset(schedule="directed")
+    assert append() == 213
+    seen = set()
+    for seed in range(1, 12):
+        plain_machine.reset(schedule="directed", seed=seed)
+        seen.add(append())
+    assert seen == {123, 132, 213}
+
+
 @pytest.mark.parametrize("program", [lambda: _produce_and_consume(waits=False) == [4, 4], lambda: _overwrite() == [2, 2]])
 def test_seeded_finds_it_within_a_few_seeds(plain_machine: fakes.Machine, program: Callable[[], bool]) -> None:
     found = []

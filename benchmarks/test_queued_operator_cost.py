@@ -1,0 +1,89 @@
+"""What a queued operator costs on a simulated device, beside PyTorch's `FakeTensorMode` for the same operator. Goal: at most half; and
+a cost that grows with the number of steps, not faster."""
+
+from __future__ import annotations
+
+import resource
+import timeit
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from pytest_benchmark.fixture import BenchmarkFixture
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import fakes
+
+Operator = Callable[[torch.Tensor], Any]
+OPERATORS: dict[str, Operator] = {
+    "add": lambda tensor: tensor + tensor,
+    "add_": lambda tensor: tensor.add_(tensor),
+    "view": lambda tensor: tensor.view(16),
+    "matmul": lambda tensor: tensor @ tensor,
+    "sum": lambda tensor: tensor.sum(0),
+}
+MOST = 1 / 2
+SCHEDULES = ("lazy", "seeded")
+
+
+@pytest.fixture(params=SCHEDULES)
+def machine(request: pytest.FixtureRequest) -> Iterator[fakes.Machine]:
+    installed = fakes.install("musa", schedule=request.param)
+    yield installed
+    installed.uninstall()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_queued(benchmark: BenchmarkFixture, machine: fakes.Machine, name: str) -> None:
+    benchmark.group = name
+    benchmark(OPERATORS[name], torch.ones(4, 4, device="musa"))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_peer_fake_tensor_mode(benchmark: BenchmarkFixture, name: str) -> None:
+    benchmark.group = name
+    with FakeTensorMode():
+        benchmark(OPERATORS[name], torch.ones(4, 4))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_at_most_half_of_the_peer(machine: fakes.Machine, name: str) -> None:
+    def best(tensor: torch.Tensor) -> float:
+        # What is queued is run within the round that queued it; the best round was not interrupted.
+        def round_of_20() -> None:
+            for _ in range(20):
+                OPERATORS[name](tensor)
+            if tensor.device.type == "musa":
+                torch.musa.synchronize()
+
+        return min(timeit.repeat(round_of_20, number=1, repeat=60))
+
+    ours = best(torch.ones(4, 4, device="musa"))
+    with FakeTensorMode():
+        peer = best(torch.ones(4, 4))
+    print(f"{machine.settings.schedule} {name}: {ours / 20 * 1e6:.1f} µs an operator, against {peer / 20 * 1e6:.1f} µs")
+    assert ours <= MOST * peer, f"{ours / 20 * 1e6:.1f} µs an operator, against {peer / 20 * 1e6:.1f} µs"
+
+
+def _processor_seconds(steps: int) -> float:
+    streams = [torch.musa.Stream() for _ in range(4)]
+    tensors = [torch.zeros(8, device="musa") for _ in range(4)]
+    torch.musa.synchronize()
+    start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    for step in range(steps):
+        stream = streams[step * 7 % 4]
+        with torch.musa.stream(stream):
+            tensors[step * 5 % 4].add_(1)
+        if step % 3 == 0:
+            streams[step % 4].wait_event(stream.record_event())
+    torch.musa.synchronize()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime - start
+
+
+def test_the_cost_grows_linearly_in_the_steps(machine: fakes.Machine) -> None:
+    _processor_seconds(200)
+    few = min(_processor_seconds(1000) for _ in range(3))
+    many = min(_processor_seconds(8000) for _ in range(2))
+    print(f"{machine.settings.schedule}: {few * 1e6 / 1000:.1f} µs a step of 1000, {many * 1e6 / 8000:.1f} µs a step of 8000")
+    assert many <= 1.5 * 8 * few

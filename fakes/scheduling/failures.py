@@ -1,0 +1,41 @@
+"""Kernels that failed.
+
+For: telling the host of it, at its next call for that device and at every one after. Not for: wrong calls, which are refused at launch.
+"""
+
+from __future__ import annotations
+
+from fakes.scheduling.launches import Launch
+
+
+class Failures:
+    """The first failure of each device."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, tuple[str, BaseException]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._first)
+
+    def add(self, launch: Launch, error: BaseException) -> None:
+        """A kernel raised."""
+        self._first.setdefault(launch.queue.stream.device_index, (f"{launch!r}, at {launch.where}", error))
+
+    def take(self) -> BaseException:
+        """Forget a failure; the kernel's own error."""
+        return self._first.popitem()[1][1]
+
+    def raise_for(self, device_index: int) -> None:
+        """Raise if a kernel of the device failed.
+
+        Raises:
+            RuntimeError: one did.
+        """
+        failure = self._first.get(device_index)
+        if failure is None:
+            return
+        what, error = failure
+        raise RuntimeError(
+            f"device {device_index} failed in {what}: {type(error).__name__}: {error}\n"
+            "Its result was never written, and the device is of no use until the machine is reset."
+        ) from error
