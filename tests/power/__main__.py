@@ -53,29 +53,23 @@ def main() -> int:
     backend = BackendUnderTest(choice, prepare_backend(choice), ChildProcesses())
     checks = _checks()
     began = time.process_time()
-    rows = []
-    for fault in CATALOGUE.values():
-        if (
-            options.only in fault.id
-            and "musa" in fault.personas
-            and not fault.ends_process
-            and _is_among(fault.clauses, options.clauses)
-        ):
-            mine = [check for clause_id in fault.clauses for check in checks.get(clause_id, [])]
-            counts = [_examples_until_found(fault, mine, backend, seed) for seed in range(options.runs)] if mine else [None]
-            rows.append((fault, counts))
-            print(_row(fault, counts), file=sys.stderr, flush=True)
-    text = _document(rows, options, time.process_time() - began)
-    if options.write:
-        Path(options.write).write_text(text, encoding="utf-8")
-    else:
-        print(text)
+    faults = [fault for fault in CATALOGUE.values() if _is_wanted(fault, options)]
+    rows: list[tuple[Any, list[int | None]]] = []
+    for fault in faults:
+        mine = [check for clause_id in fault.clauses for check in checks.get(clause_id, [])]
+        rows.append((fault, [_examples_until_found(fault, mine, backend, seed) for seed in range(options.runs)]))
+        print(_row(*rows[-1]), file=sys.stderr, flush=True)
+        if options.write:  # a run takes long: what it has found so far is not lost
+            Path(options.write).write_text(_document(rows, len(faults), options, time.process_time() - began), encoding="utf-8")
+    if not options.write:
+        print(_document(rows, len(faults), options, time.process_time() - began))
     return int(any(None in counts for _, counts in rows))
 
 
-def _is_among(clauses: tuple[str, ...], wanted: str) -> bool:
-    named = set(wanted.split(","))
-    return any({clause_id, clause_id.partition("-")[0]} & named for clause_id in clauses)
+def _is_wanted(fault: Any, options: argparse.Namespace) -> bool:
+    named = set(options.clauses.split(","))
+    wanted = any({clause_id, clause_id.partition("-")[0]} & named for clause_id in fault.clauses)
+    return wanted and options.only in fault.id and "musa" in fault.personas and not fault.ends_process
 
 
 def _checks() -> dict[str, list[Callable[..., Any]]]:
@@ -160,13 +154,13 @@ def _row(fault: Any, counts: list[int | None]) -> str:
     return f"| `{fault.id}` | {', '.join(fault.clauses)} | {shown} | {len(found)} of {len(counts)} |"
 
 
-def _document(rows: list[tuple[Any, list[int | None]]], options: argparse.Namespace, seconds: float) -> str:
+def _document(rows: list[tuple[Any, list[int | None]]], of: int, options: argparse.Namespace, seconds: float) -> str:
     when = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     missed = [fault.id for fault, counts in rows if None in counts]
     examples = EXAMPLES[options.effort]
     runs, effort = options.runs, options.effort
     given = f"--runs={runs} --effort={effort} --clauses={options.clauses}" + (f" --only={options.only}" if options.only else "")
-    found = f"{len(rows)} faults; found in every run: {len(rows) - len(missed)}"
+    found = f"{len(rows)} of {of} faults were measured; found in every run: {len(rows) - len(missed)}"
     lines = [
         "# Power: how soon the suite finds faults of order",
         "",
