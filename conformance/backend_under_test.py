@@ -84,6 +84,11 @@ class BackendUnderTest:
         """
         return load_aligner(self._aligner)
 
+    @property
+    def aligner_path(self) -> str:
+        """What `--aligner` names, for `load_aligner` in another process; empty for the reference's."""
+        return self._aligner
+
     @cached_property
     def no_device_reason(self) -> str | None:
         """Why no device can be used, in words; None where one can."""

@@ -21,12 +21,11 @@ import torch
 import torch.distributed as dist
 
 from fakes.collective_checks import require_one_device
-from fakes.collective_kernels import Collective, Delivery
+from fakes.collective_kernels import Collective, Delivery, deliver, room
 from fakes.device import Device
 from fakes.machine import Machine, current_machine
 from fakes.scheduling import issue, poison
 from fakes.stream_state import EventState, StreamState
-from fakes.tensor import host_tensor
 
 _MOST_OUTSTANDING = 256
 """So many collectives may be under way that nobody waited for; the oldest is then waited for."""
@@ -91,7 +90,7 @@ class CollectiveWork(dist.Work):
         self._end(timeout)
 
     def _end(self, timeout: timedelta) -> None:
-        device, writes, deliver = self._device, self._writes, self._deliver
+        device, writes, results = self._device, self._writes, self._deliver
         device.outstanding_collectives.remove(self)
         # PyTorch's C++ side may hold a work whose Python part nobody else holds; it must outlive that. The tensors need not.
         device.recent_collectives.append(self)
@@ -102,7 +101,7 @@ class CollectiveWork(dist.Work):
         except Exception as error:
             self._error = error
             raise
-        issue(deliver, (), writes, self._stream, name=f"{self._name}: results")
+        issue(results, (), writes, self._stream, name=f"{self._name}: results")
 
     def is_completed(self) -> bool:
         """Whether the other ranks have done their part."""
@@ -149,7 +148,9 @@ def issue_collective(collective: Collective, group: Any) -> CollectiveWork:
         work._transfers, work._deliver = collective.start(transport)
         if machine.settings.schedule != "eager":
             for tensor in collective.writes:  # from here on until the results are there it may hold anything
-                poison.fill(host_tensor(tensor).view(-1).view(torch.uint8))
+                undefined = room(tensor)
+                poison.fill(undefined)
+                deliver(tensor, undefined)
 
     ticket = issue(start, collective.reads, collective.writes, stream, name=f"{collective.name}: start")
     machine.scheduler.run(ticket)

@@ -143,6 +143,8 @@ tbody th { font-weight: normal; position: sticky; left: 0; background: Canvas; }
 .good { color: light-dark(#14652c, #7ee2a0); } .bad { color: light-dark(#a5160b, #ff9d93); font-weight: bold; }
 .partly { color: light-dark(#7a5300, #f0c15c); } .none { opacity: .65; }
 tbody tr:nth-last-child(3) > * { border-top: 2px solid var(--line); }
+tbody tr:nth-last-child(3) td { white-space: normal; min-width: 8rem; }
+@media (max-width: 40rem) { th, td { padding: .3rem .5rem; } tbody th { white-space: normal; min-width: 7rem; } }
 @media print { body { margin: 0; max-width: none; } }
 """
 

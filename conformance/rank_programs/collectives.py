@@ -50,7 +50,11 @@ KEPT = _Kept()
 
 def transport_alone(context: RankContext) -> str:
     """The backend of a group that has the transport under test and none for the CPU beside it."""
-    return "" if context.device.type == "cpu" else str(context.accelerator.communication_backend_name)
+    kind = context.device.type
+    if kind == "cpu":
+        return ""
+    transport = str(context.accelerator.communication_backend_name)
+    return f"{kind}:gloo" if transport == "gloo" else transport
 
 
 def run(context: RankContext, groups: list[list[int]], steps: list[Step]) -> list[Any]:
@@ -239,6 +243,7 @@ def reloading(context: RankContext, groups: list[list[int]], steps: list[Step]) 
             found.append(None)
         found += run_steps(context, list(zip(groups, handles, strict=True)), generation)
     context.operation("the end of the program")
+    dist.barrier()  # before PyTorch 2.13 destroying gloo waits for its threads, which may not have let go of the last tensors yet
     dist.destroy_process_group()
     return found
 

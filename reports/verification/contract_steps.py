@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from conformance.clauses import Clause
 from reports.derived_facts import SUITE, checks_of_suite
@@ -91,7 +92,7 @@ def find_checks(examined: Examined) -> Iterator[Said]:
 def find_suite(examined: Examined) -> Iterator[Said]:
     """The checks are those that the suite has, where the suite is the one here."""
     report = examined.report
-    theirs, mine = report.suite.digests.get("conformance"), folder_digest(SUITE)
+    theirs, mine = report.suite.digests.get("conformance"), _digest_of_suite()
     if theirs != mine:
         yield NotChecked("Made with another version of the suite: whether the report has all of its checks is not known here.")
         return
@@ -104,6 +105,11 @@ def find_suite(examined: Examined) -> Iterator[Said]:
         if found.get(name, set()) != set(due.get(name, ())):
             message = f"stands under {_listed(found.get(name, ()))}; in the suite under {_listed(due.get(name, ()))}"
             yield Finding.about("check-list", f"{REPORT}/checks/{name}", message)
+
+
+@cache
+def _digest_of_suite() -> str:
+    return folder_digest(SUITE)
 
 
 def _listed(ids: Iterable[str]) -> str:
