@@ -86,4 +86,4 @@ def test_the_cost_grows_linearly_in_the_steps(machine: fakes.Machine) -> None:
     few = min(_processor_seconds(1000) for _ in range(3))
     many = min(_processor_seconds(8000) for _ in range(2))
     print(f"{machine.settings.schedule}: {few * 1e6 / 1000:.1f} µs a step of 1000, {many * 1e6 / 8000:.1f} µs a step of 8000")
-    assert many <= 1.5 * 8 * few
+    assert many <= 2 * 8 * few  # a quadratic cost would be 64 times

@@ -37,14 +37,15 @@ def shared_memory_reason(backend: BackendUnderTest) -> str:
 
 @contextlib.contextmanager
 def room_for(accelerator: Any, size: int, device: int) -> Iterator[bool]:
-    """While the block runs, this process may have `size` bytes of a device more than it has now; false where nothing can limit it."""
+    """While the block runs, this process may have `size` bytes of a device more than it has now; false where nothing can limit it, or
+    others leave too little of a shared device to tell."""
     namespace = method(accelerator, "accelerator_module")()
     limit = getattr(namespace, "set_per_process_memory_fraction", None)
-    if limit is None:
+    method(accelerator, "empty_cache")()
+    free, total = method(accelerator, "mem_get_info")(device)
+    if limit is None or free < 2 * size:
         yield False
         return
-    method(accelerator, "empty_cache")()
-    total = method(accelerator, "mem_get_info")(device)[1]
     limit(min(1.0, (method(accelerator, "memory_reserved")(device) + size) / total), device)
     try:
         yield True

@@ -52,7 +52,10 @@ def _take_one_by_one(backend: BackendUnderTest, sizes: Sequence[int]) -> None:
     device = method(accelerator, "device")(0)
     with room_for(accelerator, _ROOM, 0) as is_limited, no_collection():
         if not is_limited:
-            not_checkable("nothing in the device's namespace limits what this process may use of a device")
+            not_checkable(
+                "nothing in the device's namespace limits what this process may use of a device, or others leave less than "
+                f"{2 * _ROOM >> 20} MiB of it"
+            )
         allocated = method(accelerator, "memory_allocated")
         before = allocated(0)
         for position, size in enumerate(sizes):

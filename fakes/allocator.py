@@ -63,11 +63,19 @@ class Allocator:
         self._large_pools: dict[Any, Pool] = {}
         # Devices have no address in common.
         self._next_address = (device_index + 1) << 48
-        self._lock = threading.Lock()
-        self._owner = 0  # the thread that holds the lock
+        self._renew_lock()
         self._freed_inside: deque[Block] = deque()
         # Freed, but perhaps still used by other streams: pool, address, size, and a ticket of each.
         self._held: list[tuple[Pool, int, int, list[Any]]] = []
+
+    def _renew_lock(self) -> None:
+        # Re-entrant, since a finalizer may run between taking the lock and saying so.
+        self._lock = threading.RLock()
+        self._owner = 0  # the thread that holds the lock
+
+    def after_fork_in_child(self) -> None:
+        """Let blocks be freed in a forked child, whatever threads were doing when it was forked."""
+        self._renew_lock()
 
     # Blocks -------------------------------------------------------------------------------------------------------------------
 

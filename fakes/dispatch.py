@@ -119,7 +119,7 @@ def _run_mutating(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     if plan.reshapes and elements > LARGE_ELEMENTS:
         held = sum(tensor._block.size for tensor in written)
         require_room(plan, host_args, host_kwargs, device, held)
-    if machine.in_backward:
+    if machine.scheduler.defers and machine.in_backward:
         record_uses(args, stream)
     if plan.random:
         result = _launch_random(plan, host_args, host_kwargs, machine, device, written)

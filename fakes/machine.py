@@ -243,6 +243,8 @@ class Machine:
     def after_fork_in_child(self) -> None:
         """A forked child of a process that had used the runtime cannot use it."""
         if self._devices is not None:
+            for device in self._devices:
+                device.allocator.after_fork_in_child()
             self._forked = True
             self._devices = None
 

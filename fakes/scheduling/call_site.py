@@ -34,7 +34,9 @@ def call_site() -> str:
         current = frame
     node = torch._C._current_autograd_node()
     backward = f" (backward: {node.name()})" if node is not None else ""
-    path = code.co_filename
-    if path.startswith(os.getcwd() + os.sep):
-        path = os.path.relpath(path)
-    return f"{path}:{frame.f_lineno} in {code.co_name}{backward}"
+    return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}{backward}"
+
+
+def shortened(site: str) -> str:
+    """A call site with its path relative to the current folder, where it is below that."""
+    return site.removeprefix(os.getcwd() + os.sep)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fakes.scheduling.call_site import shortened
 from fakes.stream_state import StreamState
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Launch:
     @property
     def where(self) -> str:
         """The line of the user's code, or "unknown"."""
-        return getattr(self, "site", None) or "unknown"
+        return shortened(getattr(self, "site", "unknown"))
 
     def __repr__(self) -> str:
         return f"{self.name} (launch {self.number}) on {self.queue.stream}"

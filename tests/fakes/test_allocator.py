@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
 import weakref
 from itertools import pairwise
@@ -394,3 +396,19 @@ def test_garbage_is_collected_inside_allocations_without_harm() -> None:
         gc.set_threshold(*threshold)
     gc.collect()
     check(allocator, live)
+
+
+def test_a_forked_child_frees_blocks_whatever_was_going_on() -> None:
+    allocator = make()
+    block = Block(allocator, 1024, A)
+    with allocator._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # a child that hangs ends
+            allocator.after_fork_in_child()
+            worker = threading.Thread(target=block.__del__)
+            worker.start()
+            worker.join()
+            os._exit(3 if allocator.allocated == 0 else 4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    check(allocator, [block])
