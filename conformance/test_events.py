@@ -20,7 +20,7 @@ SEEDS = st.integers(0, 1 << 16)
 """What a simulated machine draws its order from."""
 
 
-@clause("STR-2", examples=0.5, shrinks=False)
+@clause("STR-2", shrinks=False)
 @given(draft=stream_drafts(Focus(kinds=("kernel", "kernel", "copy"), waits=STREAM_WAITS, streams=3, devices=1)), seed=SEEDS)
 def test_a_stream_that_waited_sees_the_others_work(stream_runs: StreamRuns, draft: StreamDraft, seed: int) -> None:
     stream_runs.judge(draft, seed)
