@@ -7,6 +7,7 @@ found it: it destroys the WORLD that it made itself, and keeps the one of `RankC
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -138,6 +139,7 @@ def serve(request: dict[str, Any], connection: socket.socket, operation_file: in
     """Run programs until the pool closes the connection."""
     from conformance.child_main import ChildBackend
 
+    gc.freeze()  # what was imported before the fork: collecting it again and again would copy its pages
     faulthandler.enable(sys.stderr)
     faulthandler.register(signal.SIGUSR1, sys.stderr, all_threads=True)
     context = RankContext(
