@@ -18,11 +18,12 @@ from conformance.errors import ClauseViolation
 Check = TypeVar("Check", bound=Callable[..., Any])
 
 
-def clause(*clause_ids: str, tier: str | None = None, examples: float = 1.0) -> Callable[[Check], Check]:
+def clause(*clause_ids: str, tier: str | None = None, examples: float = 1.0, shrinks: bool = True) -> Callable[[Check], Check]:
     """Name the clauses that a check covers.
 
     `tier` chooses among the tiers of clauses that have several, or asks for more than the clauses do; `examples` scales the number
-    of Hypothesis examples that the effort asks for, for checks whose examples are dear.
+    of Hypothesis examples that the effort asks for, for checks whose examples are dear. Where `shrinks` is false, Hypothesis leaves a
+    failing example as it is: the check makes it smaller itself.
 
     Raises:
         UnknownClauseError: an id that the contract does not have.
@@ -34,7 +35,7 @@ def clause(*clause_ids: str, tier: str | None = None, examples: float = 1.0) -> 
         get_clause(clause_id)
     if tier is not None:
         Tier(tier)
-    return pytest.mark.clause(*clause_ids, tier=tier, examples=examples)
+    return pytest.mark.clause(*clause_ids, tier=tier, examples=examples, shrinks=shrinks)
 
 
 def require(condition: object, message: str) -> None:

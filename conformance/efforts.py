@@ -64,10 +64,13 @@ def draw_the_same_everywhere() -> None:
         providers._get_local_constants = lambda: none
 
 
-def scale_examples(test: Callable[..., Any], scale: float) -> None:
-    """Give one property its share of the examples, at least 1; nothing for tests without Hypothesis."""
-    if hasattr(test, "hypothesis") and scale != 1.0 and not hasattr(test, "_conformance_scaled"):
-        settings(max_examples=max(1, round(settings().max_examples * scale)))(test)
+def scale_examples(test: Callable[..., Any], scale: float, *, shrinks: bool = True) -> None:
+    """Give one property its share of the examples, at least 1, and no shrinking where it does that itself; nothing for tests without
+    Hypothesis."""
+    if hasattr(test, "hypothesis") and (scale != 1.0 or not shrinks) and not hasattr(test, "_conformance_scaled"):
+        usual = settings()
+        phases = tuple(phase for phase in usual.phases if shrinks or phase is not Phase.shrink)
+        settings(max_examples=max(1, round(usual.max_examples * scale)), phases=phases)(test)
         test._conformance_scaled = True  # type: ignore[attr-defined]
 
 

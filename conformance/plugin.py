@@ -81,7 +81,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker; open the journal of a worker."""
-    config.addinivalue_line("markers", "clause(*ids, tier, examples): the contract clauses that a check covers")
+    config.addinivalue_line("markers", "clause(*ids, tier, examples, shrinks): the contract clauses that a check covers")
     if SESSION in config.stash:
         config.stash[SESSION].journal = isolation.Journal.of_worker(config)
 
@@ -110,7 +110,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
             continue
         item.extra_keyword_matches.update(marker.args)
         session.collect(item.nodeid, marker.args, marker.kwargs["tier"])
-        efforts.scale_examples(_function(item), marker.kwargs["examples"])
+        efforts.scale_examples(_function(item), marker.kwargs["examples"], shrinks=marker.kwargs["shrinks"])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -5,20 +5,25 @@ For: choosing the orders, the size of buffers and whether steps are lengthened. 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from conformance.accelerator_access import method
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import unsupported
 from conformance.gating import denial_evidence
-from conformance.programs.stream_check import run_and_judge
+from conformance.programs.stream_check import ProgramViolation, run_and_judge
 from conformance.programs.stream_drafts import StreamDraft
 from conformance.programs.stream_executor import Lengthener, Readings, StreamExecutor
 from conformance.programs.stream_program import ScheduleChoice, StreamProgram
+from conformance.programs.stream_shrinking import smallest_program
+from conformance.schedule_decisions import smallest_decisions
 
 _SIMULATED_ELEMENTS = 2
 _REAL_ELEMENTS = 1 << 14  # long enough that a copy takes a while
-_USUAL_SCHEDULES = ("eager",)
+_REAL_TRIES = 5
+"""Runs of a smaller program on a real device before it counts as right."""
+_USUAL_SCHEDULES = ("seeded", "directed")
 
 
 class StreamRuns:
@@ -30,11 +35,11 @@ class StreamRuns:
         self.executor = StreamExecutor(
             accelerator, _SIMULATED_ELEMENTS if backend.is_fake else _REAL_ELEMENTS, Lengthener(accelerator)
         )
-        self._pinned = bool(method(accelerator, "supports")("pinned_memory"))
+        self.has_pinned_memory = bool(method(accelerator, "supports")("pinned_memory"))
 
     def program(self, draft: StreamDraft) -> StreamProgram:
         """The program of a draft for this backend's devices and host memory."""
-        return draft.program(self.backend.device_count, pinned=self._pinned)
+        return draft.program(self.backend.device_count, pinned=self.has_pinned_memory)
 
     def judge(self, program: StreamProgram | StreamDraft, seed: int) -> None:
         """Run a program in every order that the run asks for and judge each.
@@ -48,7 +53,24 @@ class StreamRuns:
         if isinstance(program, StreamDraft):
             program = self.program(program)
         for schedule in self.schedules(seed):
-            self.run(replace(program, schedule=schedule))
+            try:
+                self.run(replace(program, schedule=schedule))
+            except ProgramViolation as violation:
+                violation.smallest = functools.partial(smallest_program, violation.ran, violation, self._failure)
+                raise
+
+    def _failure(self, program: StreamProgram) -> ProgramViolation | None:
+        """How a program fails, in the order of its schedule or another; None where it does not."""
+        schedule = program.schedule
+        tries: list[ScheduleChoice | None] = [schedule] * (1 if self.backend.is_fake else _REAL_TRIES)
+        if schedule is not None and not self.backend.given_schedule:
+            tries += [other for other in self.schedules(schedule.seed) if other != schedule]
+        for one in tries:
+            try:
+                self.run(replace(program, schedule=one))
+            except ProgramViolation as violation:
+                return violation
+        return None
 
     def schedules(self, seed: int) -> list[ScheduleChoice | None]:
         """The orders to run a program in; one None on real devices."""
@@ -65,4 +87,30 @@ class StreamRuns:
         """
         if program.schedule is not None:
             self.backend.restart(program.schedule.name, program.schedule.seed)
-        return run_and_judge(self.executor, program, self.backend.command)
+        try:
+            return run_and_judge(self.executor, program, self.backend.command)
+        except ProgramViolation as violation:
+            if program.schedule is not None and program.schedule.name != "eager":
+                violation.decisions = lambda: self._decisions(program)
+            raise
+
+    def _decisions(self, program: StreamProgram) -> list[str]:
+        """The few decisions of the scheduler that make a program fail, in words."""
+
+        def fails() -> bool:
+            try:
+                run_and_judge(self.executor, program)
+            except ProgramViolation:
+                return True
+            return False
+
+        seed = program.schedule.seed if program.schedule is not None else 0
+        decisions = smallest_decisions(self.backend, fails, seed)
+        if decisions is None:
+            return []
+        if not decisions:
+            return ["it fails in the order of issue too"]
+        return [
+            "it takes these decisions of the scheduler, all other work in the order of issue:",
+            *(f"  {one}" for one in decisions),
+        ]

@@ -12,7 +12,7 @@ that ignores it races.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
@@ -88,10 +88,9 @@ class StreamDraft(PrintsAsCode):
     spread: bool
     default: bool
     wishes: tuple[Wish, ...]
-    _made: list[StreamProgram] = field(default_factory=list, compare=False)
 
     def __repr__(self) -> str:
-        return repr(self._made[-1]) if self._made else "a stream program"
+        return "(what the program above was made from)"
 
     def program(self, devices: int, *, pinned: bool) -> StreamProgram:
         """The program for a backend with this many devices, with pinned host memory or without."""
@@ -100,8 +99,7 @@ class StreamDraft(PrintsAsCode):
         maker = _Maker(self.focus, places, pinned)
         for wish in self.wishes:
             maker.grant(wish)
-        self._made[:] = [StreamProgram(places, tuple(maker.steps), (0,) if self.default else ())]
-        return self._made[0]
+        return StreamProgram(places, tuple(maker.steps), (0,) if self.default else ())
 
 
 def stream_drafts(focus: Focus = Focus()) -> st.SearchStrategy[StreamDraft]:
@@ -178,7 +176,7 @@ class _Maker:
         else:
             far = yield from self._buffer(which, self.places[other], how)
         source, target = (near, far) if how % 2 else (far, near)
-        yield Copy(on, source, target, blocking=how % 4 == 3, other=other, slow=how >= 8)
+        yield Copy(on, source, target, blocking=how % 8 >= 4, other=other, slow=how >= 8)
 
     def _record(self, which: int, stream: int, _other: int, _how: int) -> Iterator[Step]:
         on = stream % len(self.places)
