@@ -73,9 +73,11 @@ def tensor_of(cells: list[Any], shape: list[int], dtype: str, device: torch.devi
 
 def cells_of(tensor: torch.Tensor, moved: bool) -> list[Any]:
     """The cells of a tensor, waited for on the stream that is current."""
+    if tensor.dtype == torch.bool:  # a copy between devices would make a one of every other true byte
+        tensor = tensor.view(torch.uint8)
     host = tensor.detach().cpu().reshape(-1)
     if not moved:
-        values: list[Any] = (host.view(torch.uint8) if host.dtype == torch.bool else host).tolist()
+        values: list[Any] = host.tolist()
         return values
     width = tensor.dtype.itemsize
     data = bytes(host.view(torch.uint8).tolist()).hex()
