@@ -22,6 +22,8 @@ from conformance.ranks.rank_main import RankContext
 from harness.process_group import recipe, reloader, torch_world
 
 SLOWNESS = 0.5  # seconds that a slow rank is late, well below any timeout here
+_SURVIVORS_TIMEOUT = timedelta(seconds=20)
+"""They come to their new world one after the other: each as late as PGL-9 lets it notice the failure."""
 _RELEASE_LIMIT = 60.0  # seconds after which a stalled rank ends, whatever the others do
 
 STEPS: dict[str, tuple[str, Any, str, int]] = {
@@ -85,8 +87,8 @@ def _start_over(context: RankContext, broken: Any, store: Any, survivors: list[i
     context.operation("a new world of the survivors")
     fresh = reloader.ProcessGroupReloader()
     rank = survivors.index(context.rank)
-    fresh.init_process_group(context.backend, store=store, rank=rank, world_size=len(survivors), timeout=context.timeout)
-    group = fresh.new_group(list(range(len(survivors))), timeout=context.timeout)
+    fresh.init_process_group(context.backend, store=store, rank=rank, world_size=len(survivors), timeout=_SURVIVORS_TIMEOUT)
+    group = fresh.new_group(list(range(len(survivors))), timeout=_SURVIVORS_TIMEOUT)
     fresh.destroy_process_groups()
     fresh.reload_process_groups()
     total = sum_of_ranks(context, group)
