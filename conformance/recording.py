@@ -21,7 +21,7 @@ from _pytest.outcomes import Failed
 
 from conformance.check_endings import CheckEnded, NotCheckable, NotRun, Unsupported
 from conformance.clauses import CLAUSES, Tier
-from conformance.errors import ChildDied, ChildTimeout
+from conformance.errors import ChildDied, ChildTimeout, ClauseViolation
 from conformance.isolation import Journal
 from conformance.outcomes import Outcome, combine
 
@@ -125,7 +125,7 @@ def outcome_of_error(error: BaseException, phase: str) -> Outcome:
     if isinstance(error, hypothesis.errors.Flaky):
         return Outcome.FLAKY
     if isinstance(error, hypothesis.errors.HypothesisException) or (
-        phase != "call" and not isinstance(error, (ChildDied, ChildTimeout))
+        phase != "call" and not isinstance(error, (ChildDied, ChildTimeout, ClauseViolation))
     ):
         return Outcome.HARNESS_ERROR
     return Outcome.FAIL

@@ -62,8 +62,8 @@ class Backward:
         self._thread = thread
         self._node = -1
 
-    def enter_node(self, index: int) -> None:
-        """Before an operator on a device: where a new node begins, make its stream and device current."""
+    def enter_node(self) -> None:
+        """Before an operator, or a question for what is current: where a new node begins, make its stream and device current."""
         node = _current_node()
         if node is None:
             return
@@ -73,6 +73,9 @@ class Backward:
         self._node = number
         if number >= _UNNUMBERED:
             return
+        index = self._device_of(node)
+        if index is None:
+            return
         thread, default = self._thread, self._machine.device(index).default_stream
         thread.device = index
         before = thread.streams.get(index) or default
@@ -80,6 +83,13 @@ class Backward:
         if stream is not before:
             thread.streams[index] = stream
             follow(self._machine.scheduler, stream, before)
+
+    def _device_of(self, node: Any) -> int | None:
+        """The simulated device of a node's gradients; None where they are on none."""
+        for gradient in node._input_metadata:
+            if gradient.device.type == self._machine.persona.device_type:
+                return int(gradient.device.index)
+        return None
 
 
 def record_uses(args: Any, stream: StreamState) -> None:

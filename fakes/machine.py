@@ -255,6 +255,8 @@ class Machine:
         thread = self._thread
         if thread.generation != self._generation:
             self._renew(thread)
+        if thread.backward is not None:
+            thread.backward.enter_node()
         return thread.device
 
     def set_device(self, index: int) -> None:
@@ -273,7 +275,7 @@ class Machine:
         if thread.generation != self._generation:
             self._renew(thread)
         if thread.backward is not None:
-            thread.backward.enter_node(index)
+            thread.backward.enter_node()
         return thread.streams.get(index) or self.device(index).default_stream
 
     def set_stream(self, stream: StreamState) -> None:

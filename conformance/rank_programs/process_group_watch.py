@@ -193,7 +193,7 @@ def _held(context: RankContext, store: Any) -> dict[str, int]:
         "KiB of memory": _resident_kib(),
         "keys in the store": 0 if keys is None else len(keys),
     }
-    if context.own_device.type != "cpu":
+    if context.accelerator.supports("device_memory"):
         held["bytes allocated on the device"] = int(context.accelerator.memory_allocated())
     sum_of_ranks(context, None, torch.device("cpu"))  # nobody goes on while the keys are read
     return held

@@ -26,7 +26,7 @@ _CPU = "--backend=cpu"
         ([_CPU, "--tier=roof"], "--tier=roof: expected one of host, device, multi-device, multi-rank, multi-node"),
         ([_CPU, "--effort=huge"], "--effort=huge: expected one of quick, default, certify"),
         ([_CPU, "--examples=0"], "--examples=0: expected a whole number of at least 1"),
-        (["--backend=fake-musa", "--fault=vis-nothing"], "--fault=vis-nothing: no such fault; near names: vis-"),
+        (["--backend=fake-musa", "--fault=vis-nothing"], "--fault=vis-nothing: no such fault; near names: "),
         ([_CPU, "--fault=anything"], "faults are for simulated machines"),
         (["--accelerator=nocolon"], "--accelerator=nocolon: expected package.module:attribute"),
         (["--accelerator=no_such_module:make"], "ModuleNotFoundError: No module named 'no_such_module'"),
