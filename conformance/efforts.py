@@ -20,8 +20,8 @@ _PROFILE = "accelerator-conformance"
 _STORAGE = "HYPOTHESIS_STORAGE_DIRECTORY"
 
 
-def load_profile(examples: int) -> None:
-    """Make `examples` examples a property the default of this process."""
+def load_profile(examples: int, *, shrink: bool = True) -> None:
+    """Make `examples` examples a property the default of this process, and whether a failing one is made smaller."""
     settings.register_profile(
         _PROFILE,
         max_examples=examples,
@@ -31,11 +31,17 @@ def load_profile(examples: int) -> None:
         print_blob=False,
         report_multiple_bugs=False,
         verbosity=Verbosity.normal,
-        phases=[Phase.explicit, Phase.generate, Phase.target, Phase.shrink],  # explaining reruns a check too often for a device
+        # Explaining reruns a check too often for a device.
+        phases=[Phase.explicit, Phase.generate, Phase.target, *([Phase.shrink] if shrink else [])],
         # The backend is made once a run on purpose, and a slow device is no fault of the check.
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     settings.load_profile(_PROFILE)
+
+
+def shrinks() -> bool:
+    """Whether failing inputs are made smaller in this run."""
+    return Phase.shrink in settings().phases
 
 
 def store_in_temporary_folder() -> ExitStack:

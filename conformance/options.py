@@ -33,6 +33,7 @@ class SuiteOptions:
     isolate: str
     replay_program: str
     ranks: int | None
+    shrink: bool
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -101,6 +102,13 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add("--no-isolate", dest="isolate", action="store_const", const="no", help="run checks in this process, or in those of -n")
     add("--isolate-examples", dest="isolate", action="store_const", const="examples", help=argparse.SUPPRESS)
+    add(
+        "--no-shrink",
+        dest="shrink",
+        action="store_false",
+        default=True,
+        help="report the first failing input of a check instead of looking for the smallest: sooner, and harder to read",
+    )
     add("--require-device", action="store_true", help="a host without a usable device is an error, not a run of the host tier")
 
 
@@ -142,6 +150,7 @@ def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
         seed=seed,
         require_device=get("require_device"),
         isolate=get("isolate"),
+        shrink=bool(get("shrink")),
         replay_program=get("replay_program").strip(),
         ranks=None if get("ranks") is None else _positive("--ranks", get("ranks")),
     )

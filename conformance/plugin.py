@@ -71,7 +71,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         raise pytest.UsageError(str(error)) from error
     if getattr(config.option, "timeout", None) is None:
         config.option.timeout = _CHECK_TIMEOUT
-    efforts.load_profile(options.examples)
+    efforts.load_profile(options.examples, shrink=options.shrink)
     efforts.draw_the_same_everywhere()
     config.stash[SESSION] = session
     if session.wants_isolation and config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 
+from conformance import efforts
 from conformance.accelerator_access import method
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import unsupported
@@ -56,7 +57,8 @@ class StreamRuns:
             try:
                 self.run(replace(program, schedule=schedule))
             except ProgramViolation as violation:
-                violation.smallest = functools.partial(smallest_program, violation.ran, violation, self._failure)
+                if efforts.shrinks():
+                    violation.smallest = functools.partial(smallest_program, violation.ran, violation, self._failure)
                 raise
 
     def _failure(self, program: StreamProgram) -> ProgramViolation | None:
@@ -90,7 +92,7 @@ class StreamRuns:
         try:
             return run_and_judge(self.executor, program, self.backend.command)
         except ProgramViolation as violation:
-            if program.schedule is not None and program.schedule.name != "eager":
+            if program.schedule is not None and program.schedule.name != "eager" and efforts.shrinks():
                 violation.decisions = lambda: self._decisions(program)
             raise
 

@@ -36,7 +36,7 @@ _HARMLESS_VALUES = frozenset({
     "--max-worker-restart", "--numprocesses", "--show-capture", "--tb", "--timeout", "--tx", "--verbosity", "-n", "-r",
 })  # fmt: skip
 _HARMLESS_FLAGS = frozenset({
-    "--full-trace", "--isolate", "--isolate-examples", "--no-fold-skipped", "--no-header", "--no-isolate", "--no-showlocals",
+    "--full-trace", "--isolate", "--isolate-examples", "--no-fold-skipped", "--no-header", "--no-isolate", "--no-showlocals", "--no-shrink",
     "--no-summary", "--quiet", "--require-device", "--showlocals", "--verbose", "-l", "-q", "-s", "-v",
 })  # fmt: skip
 _HARMLESS_PLUGINS = frozenset({"no:cacheprovider", "no:benchmark", "conformance.plugin", "no:randomly"})
