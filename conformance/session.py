@@ -181,16 +181,19 @@ class SuiteSession:
 
     def _record_of_crash(self, check: str, crash: Crash) -> CheckRecord:
         """The record of a check that took its worker down, with the smallest input that was found to do so."""
-        smaller = isolation.make_smaller(self._option_list(), check, hung=crash.hung) if crash.example else None
+        looked = bool(crash.example) and self.options.shrink
+        smaller = isolation.make_smaller(self._option_list(), check, hung=crash.hung) if looked else None
         text, example = smaller or (crash.ending, crash.example)
         found = f"{crash.ending}. {text}" if smaller and text != crash.ending else crash.ending
+        if looked and not smaller:
+            found += " (no smaller input was found in the time given)"
         collected = self.collected[check]
         return CheckRecord(
             check=check,
             clauses=collected["clauses"],
             tier=collected["tier"],
             outcome=Outcome.FAIL.value,
-            text=_shortened(found if smaller or not example else f"{found} (no smaller input was found in the time given)"),
+            text=_shortened(found),
             example=example,
             replay=self.replay_line(check),
         )

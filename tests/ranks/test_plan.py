@@ -30,6 +30,12 @@ def backend(device_type: str, devices: int, *, is_fake: bool = False, no_device_
     )
 
 
+@pytest.fixture(autouse=True)
+def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests may themselves run in several workers."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER_COUNT", raising=False)
+
+
 @pytest.mark.parametrize(("devices", "workers", "count"), [(16, 1, 8), (8, 1, 8), (8, 2, 4), (3, 1, 3), (2, 1, 2)])
 def test_real_devices_are_shared_out(monkeypatch: pytest.MonkeyPatch, devices: int, workers: int, count: int) -> None:
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", str(workers))

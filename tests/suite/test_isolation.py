@@ -30,7 +30,8 @@ def test_the_run_survives_and_names_the_last_input(fault_id: str, tmp_path: Path
     assert clause_id in CATALOGUE[fault_id].clauses
     # What hangs is waited for; what crashes is not, and may be slow on a busy machine.
     limit = 30 if ending == "hung" else 120
-    run, results = _run(tmp_path, f"--fault={fault_id}", f"--timeout={limit}", "-k", f"{check} or REG-1 or SEL-3")
+    shrinking = () if fault_id == "crash-on-strided-copy" else ("--no-shrink",)
+    run, results = _run(tmp_path, f"--fault={fault_id}", f"--timeout={limit}", *shrinking, "-k", f"{check} or REG-1 or SEL-3")
     clauses = {clause["id"]: clause for clause in results["clauses"]}
     assert run.returncode == 1, run.stdout
     assert clauses["REG-1"]["outcome"] == "pass", run.stdout
@@ -38,7 +39,7 @@ def test_the_run_survives_and_names_the_last_input(fault_id: str, tmp_path: Path
     assert clauses[clause_id]["outcome"] == "fail"
     failed = next(found for found in clauses[clause_id]["checks"] if found["outcome"] == "fail")
     assert ending in failed["text"]
-    assert ("did not end within" in failed["text"]) == (ending == "hung"), failed["text"]
+    assert "did not end within" not in failed["text"], "a late example counts only where the check itself hung"
     assert failed["smallest_failing_example"]
     assert f"--fault={fault_id}" in failed["replay"]
     assert results["complete"]

@@ -55,7 +55,7 @@ _MISSING: tuple[dict[str, str], ...] = (
 
 
 def test_each_weakness_is_reported_under_its_clause(suite: Callable[..., SuiteRun]) -> None:
-    run = suite("--backend=fake-musa", "--accelerator=naive_adapter:make", "--effort=quick", "--hypothesis-seed=0")
+    run = suite("--backend=fake-musa", "--accelerator=naive_adapter:make", "--effort=quick", "--hypothesis-seed=0", "--no-shrink")
     assert run.exit_code == 1, run.output
     outcomes = run.outcomes()
     for weakness, clauses in _WEAKNESSES.items():
@@ -69,7 +69,8 @@ def test_each_weakness_is_reported_under_its_clause(suite: Callable[..., SuiteRu
 @pytest.mark.parametrize("missing", _MISSING, ids=lambda missing: next(iter(missing)))
 def test_a_missing_method_is_a_clause_not_met_by_name(missing: dict[str, str], suite: Callable[..., SuiteRun]) -> None:
     accelerator = f"--accelerator=naive_adapter:without_{'__'.join(missing)}"
-    run = suite("--backend=fake-musa", accelerator, "--examples=5", "--hypothesis-seed=0", "-k", " or ".join(missing.values()))
+    arguments = ("--backend=fake-musa", accelerator, "--examples=5", "--hypothesis-seed=0", "--no-shrink")
+    run = suite(*arguments, "-k", " or ".join(missing.values()))
     assert run.exit_code == 1, run.output
     assert "harness-error" not in run.outcomes().values(), run.output
     for method, clause in missing.items():
