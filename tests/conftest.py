@@ -13,9 +13,23 @@ from conformance.children import SHARED_ZYGOTE, ChildProcesses
 from conformance.ranks.server import SHARED_SERVER, SIMULATED, SharedRankServer
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that install a machine in their own process come last: afterwards PyTorch knows its device type for good, which tests of the
-    reference against stand-ins could not bear."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option of `tox -e thorough`."""
+    parser.addoption("--thorough", action="store_true", help="run what takes long too: every fault of the catalogue, hangs, …")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker behind the option."""
+    config.addinivalue_line("markers", "thorough: takes long, and another test shows the same of something else")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is thorough unless asked for. Tests that install a machine in their own process come last: afterwards PyTorch knows
+    its device type for good, which tests of the reference against stand-ins could not bear."""
+    if not config.getoption("thorough"):
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     items.sort(key=lambda item: "fakes" in item.path.parts)
 
 

@@ -235,6 +235,7 @@ def test_a_run_of_nothing_replaces_no_package(suite: Suite, tmp_path: Path) -> N
         assert not report_in(tmp_path / "out.incomplete").run.complete
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_fails_its_clause_and_the_package_is_whole(tmp_path: Path) -> None:
     out = tmp_path / "out"
     aborts = "test_what_names_no_device_is_refused_by_name"

@@ -13,6 +13,7 @@ from fakes.personas import PERSONAS
 _LEFT_OPEN = {"not-yet-checked", "not-checkable"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("persona", sorted(set(PERSONAS) - {"musa", "minimal"}))
 def test_a_vendors_persona_passes(persona: str, suite: Callable[..., SuiteRun]) -> None:
     run = suite(f"--backend=fake-{persona}", "--effort=quick")
