@@ -54,7 +54,7 @@ def test_a_violation_brings_its_program_and_timeline() -> None:
     @given(draft=stream_drafts())
     def one(draft: StreamDraft) -> None:
         program = draft.program(1, pinned=False)
-        shown = shown_by(ProgramViolation("wrong", program, timeline_of(program), "again: …"))
+        shown = shown_by(ProgramViolation(program, "wrong", {}, "again: …"))
         assert shown["program"] == program.to_document()
         assert timeline_from(shown["timeline"]) is not None
 
