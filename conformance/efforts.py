@@ -41,7 +41,7 @@ def load_profile(examples: int, *, shrink: bool = True) -> None:
 
 def shrinks() -> bool:
     """Whether failing inputs are made smaller in this run."""
-    return Phase.shrink in settings().phases
+    return Phase.shrink in settings.get_profile(_PROFILE).phases
 
 
 def store_in_temporary_folder() -> ExitStack:
