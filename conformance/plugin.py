@@ -56,6 +56,8 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         config.option.hypothesis_seed = str(efforts.new_seed())
     try:
         options = read_options(config, seed=int(config.option.hypothesis_seed))
+        efforts.load_profile(options.examples, shrink=options.shrink)
+        efforts.draw_the_same_everywhere()
         launched = next((plugin for plugin in config.pluginmanager.get_plugins() if isinstance(plugin, LaunchedRun)), None)
         if launched is not None and getattr(config.option, "numprocesses", None):
             raise OptionError("-n: torchrun has started the ranks, which workers could not share; leave the option out")
@@ -71,8 +73,6 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         raise pytest.UsageError(str(error)) from error
     if getattr(config.option, "timeout", None) is None:
         config.option.timeout = _CHECK_TIMEOUT
-    efforts.load_profile(options.examples, shrink=options.shrink)
-    efforts.draw_the_same_everywhere()
     config.stash[SESSION] = session
     if session.wants_isolation and config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         isolation.start_workers(config)
