@@ -95,6 +95,7 @@ def test_the_fault_is_described(fault_id: str) -> None:
     assert fault.seen_in
 
 
+@pytest.mark.thorough  # `tox -e cpu` shows it
 def test_without_a_fault_nothing_fails(suite: Callable[..., SuiteRun]) -> None:
     run = suite("--backend=fake-musa", "--effort=quick")
     assert run.exit_code == 0, run.output

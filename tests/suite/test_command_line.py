@@ -121,7 +121,7 @@ def test_a_failure_is_shrunk_recorded_and_replayed_by_one_line(suite: Suite) -> 
 
 
 def test_an_unfinished_accelerator_object_fails_by_clause_and_crashes_nothing(suite: Suite) -> None:
-    run = suite("--accelerator=strange_accelerators:unfinished", "--effort=quick", "--no-shrink")
+    run = suite("--accelerator=strange_accelerators:unfinished", "--effort=quick", "--no-shrink", "--tier=multi-device")
     assert run.exit_code == 1
     outcomes = run.outcomes()
     assert outcomes["DEV-1"] == "fail"

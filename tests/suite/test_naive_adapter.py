@@ -55,7 +55,14 @@ _MISSING: tuple[dict[str, str], ...] = (
 
 
 def test_each_weakness_is_reported_under_its_clause(suite: Callable[..., SuiteRun]) -> None:
-    run = suite("--backend=fake-musa", "--accelerator=naive_adapter:make", "--effort=quick", "--hypothesis-seed=0", "--no-shrink")
+    run = suite(
+        "--backend=fake-musa",
+        "--accelerator=naive_adapter:make",
+        "--effort=quick",
+        "--hypothesis-seed=0",
+        "--no-shrink",
+        "--tier=multi-device",
+    )
     assert run.exit_code == 1, run.output
     outcomes = run.outcomes()
     for weakness, clauses in _WEAKNESSES.items():
