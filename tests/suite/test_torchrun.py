@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 _LIMIT = 240  # seconds
 
 
@@ -61,6 +63,7 @@ def test_two_agents_run_the_suite(tmp_path: Path) -> None:
     assert "test session starts" not in ends[1][1]
 
 
+@pytest.mark.thorough
 def test_a_failing_run_fails_on_every_agent(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     fault = "--fault=pgl-second-destroy-raises"
