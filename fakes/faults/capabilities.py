@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply
 from fakes.patching import Patches
 from harness.accelerator.capabilities import Capability, CapabilityEvidence
 from harness.accelerator.namespace_access import NamespaceAccess
@@ -18,7 +19,6 @@ from harness.accelerator.namespace_random import NamespaceRandom
 from harness.accelerator.torch_namespace import TorchNamespaceAccelerator
 from harness.errors import UnknownCapabilityError
 
-Apply = Callable[[Patches], None]
 Right = Callable[[], CapabilityEvidence]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply
 from fakes.patching import Patches
 from harness.accelerator.contract import Accelerator
 from harness.accelerator.device_context import DeviceContext
@@ -21,8 +22,6 @@ from harness.accelerator.environment_at_first_use import EnvironmentAtFirstUse
 from harness.accelerator.namespace_access import NamespaceAccess
 from harness.accelerator.namespace_memory import NamespaceMemory
 from harness.accelerator.visible_devices import read_visible_devices
-
-Apply = Callable[[Patches], None]
 
 
 def _device_index(wrong: Callable[[Any, Any, Callable[[], int]], int]) -> Apply:

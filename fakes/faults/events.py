@@ -11,31 +11,12 @@ from typing import Any
 
 from fakes.event import Event
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply, nothing, replace
 from fakes.machine import current_machine
 from fakes.patching import Patches
 from fakes.scheduling.launches import Launch
 from fakes.scheduling.scheduler import DeferringScheduler
 from fakes.stream import Stream, wrap
-
-Apply = Callable[[Patches], None]
-
-
-def _replace(owner: Any, name: str, wrong: Callable[..., Any]) -> Apply:
-    """Replace a method; `wrong(original, self, …)` may call the original."""
-
-    def apply(patches: Patches) -> None:
-        original = getattr(owner, name)
-
-        def replaced(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return wrong(original, self, *args, **kwargs)
-
-        patches.set(owner, name, replaced)
-
-    return apply
-
-
-def _nothing(*_args: Any, **_kwargs: Any) -> None:
-    """An operation without effect."""
 
 
 def _current_stream(of: Any = None) -> Any:
@@ -54,7 +35,7 @@ def _default_stream(of: Any) -> Any:
 
 
 def _apply_wait_event_ignored(patches: Patches) -> None:
-    patches.set(Stream, "wait_event", _nothing)
+    patches.set(Stream, "wait_event", nothing)
     patches.set(Stream, "wait_stream", lambda self, stream: stream.record_event().wait(self))
 
 
@@ -268,26 +249,26 @@ FAULTS: tuple[Fault, ...] = (
         "wait-event-on-current",
         "STR-2",
         "`wait_event` holds the current stream instead of the given one.",
-        _replace(Stream, "wait_event", _wait_on_current),
+        replace(Stream, "wait_event", _wait_on_current),
     ),
     _fault(
         "wait-event-on-default",
         "STR-2",
         "`wait_event` holds the default stream instead of the given one.",
-        _replace(Stream, "wait_event", _wait_on_default),
+        replace(Stream, "wait_event", _wait_on_default),
     ),
-    _fault("wait-stream-ignored", "STR-2", "`wait_stream` does nothing.", _replace(Stream, "wait_stream", _nothing)),
+    _fault("wait-stream-ignored", "STR-2", "`wait_stream` does nothing.", replace(Stream, "wait_stream", nothing)),
     _fault(
         "wait-stream-reversed",
         "STR-2",
         "`wait_stream` makes the other stream wait.",
-        _replace(Stream, "wait_stream", _wait_stream_reversed),
+        replace(Stream, "wait_stream", _wait_stream_reversed),
     ),
     _fault(
         "wait-stream-for-current",
         "STR-2",
         "`wait_stream` waits for the current stream instead of the given one.",
-        _replace(Stream, "wait_stream", _wait_stream_for_current),
+        replace(Stream, "wait_stream", _wait_stream_for_current),
     ),
     _fault(
         "second-wait-replaces-first",
@@ -299,19 +280,19 @@ FAULTS: tuple[Fault, ...] = (
         "record-on-current",
         "STR-2",
         "`event.record(stream)` records on the current stream.",
-        _replace(Event, "record", _record_on_current),
+        replace(Event, "record", _record_on_current),
     ),
     _fault(
         "record-too-early",
         "STR-2",
         "An event is complete before the last work that it was recorded after.",
-        _replace(DeferringScheduler, "record", _record_too_early),
+        replace(DeferringScheduler, "record", _record_too_early),
     ),
     _fault(
         "record-refuses-current-stream",
         "STR-2",
         "An event refuses the stream that `current_stream` gives.",
-        _replace(Event, "record", _refuses_generic),
+        replace(Event, "record", _refuses_generic),
         "B87",
     ),
     _fault("wait-binds-to-latest", "STR-3", "A wait moves on to a later record of its event.", _apply_binds_to_latest),
@@ -319,103 +300,101 @@ FAULTS: tuple[Fault, ...] = (
         "wait-binds-to-first",
         "STR-3",
         "A second record of an event changes nothing.",
-        _replace(DeferringScheduler, "record", _first_record_only),
+        replace(DeferringScheduler, "record", _first_record_only),
     ),
-    _fault("query-always-true", "STR-4", "`event.query()` is always true.", _replace(Event, "query", lambda *_: True)),
-    _fault("query-always-false", "STR-4", "`event.query()` is never true.", _replace(Event, "query", lambda *_: False)),
+    _fault("query-always-true", "STR-4", "`event.query()` is always true.", replace(Event, "query", lambda *_: True)),
+    _fault("query-always-false", "STR-4", "`event.query()` is never true.", replace(Event, "query", lambda *_: False)),
     _fault(
         "query-true-too-early",
         "STR-4",
         "`event.query()` is true while the last kernel before it runs.",
-        _replace(DeferringScheduler, "query_event", _true_once_begun),
+        replace(DeferringScheduler, "query_event", _true_once_begun),
     ),
     _fault(
         "query-remembers-true",
         "STR-4",
         "`event.query()` stays true after a later record.",
-        _replace(Event, "query", _remembers_true),
+        replace(Event, "query", _remembers_true),
     ),
     _fault(
         "record-complete-at-once",
         "STR-4",
         "A recorded event is complete at once.",
-        _replace(DeferringScheduler, "record", _record_complete_at_once),
+        replace(DeferringScheduler, "record", _record_complete_at_once),
     ),
     _fault(
         "unrecorded-query-raises",
         "STR-4",
         "`query()` of an event that was never recorded raises.",
-        _replace(Event, "query", _raises_unrecorded),
+        replace(Event, "query", _raises_unrecorded),
         "B93",
     ),
     _fault(
         "unrecorded-query-false",
         "STR-4",
         "`query()` of an event that was never recorded is false.",
-        _replace(Event, "query", lambda original, self: self.device is not None and original(self)),
+        replace(Event, "query", lambda original, self: self.device is not None and original(self)),
     ),
-    _fault(
-        "event-synchronize-returns", "STR-4", "`event.synchronize()` returns at once.", _replace(Event, "synchronize", _nothing)
-    ),
+    _fault("event-synchronize-returns", "STR-4", "`event.synchronize()` returns at once.", replace(Event, "synchronize", nothing)),
     _fault(
         "event-synchronize-one-launch",
         "STR-4",
         "`event.synchronize()` returns after the next launch.",
-        _replace(DeferringScheduler, "synchronize_event", _one_launch),
+        replace(DeferringScheduler, "synchronize_event", _one_launch),
     ),
     _fault("elapsed-frozen", "STR-8", "The clock of events stands still.", _apply_frozen_clock, "B94"),
-    _fault("elapsed-backward", "STR-8", "The clock of events runs backward.", _replace(Event, "elapsed_time", _backward), "B95"),
+    _fault("elapsed-backward", "STR-8", "The clock of events runs backward.", replace(Event, "elapsed_time", _backward), "B95"),
     _fault("elapsed-of-launches", "STR-8", "Events measure launches, not time, and jump back.", _apply_launches_counted, "B94"),
     _fault(
         "elapsed-consumed",
         "STR-8",
         "A second `elapsed_time` of the same events raises.",
-        _replace(Event, "elapsed_time", _consumed),
+        replace(Event, "elapsed_time", _consumed),
         "B95",
     ),
     _fault(
         "elapsed-untimed-zero",
         "STR-8",
         "`elapsed_time` of events without timing is 0.",
-        _replace(Event, "elapsed_time", _zero_for(lambda event: not event._timed)),
+        replace(Event, "elapsed_time", _zero_for(lambda event: not event._timed)),
         "B93",
     ),
     _fault(
         "elapsed-unrecorded-zero",
         "STR-8",
         "`elapsed_time` of an event that was never recorded is 0.",
-        _replace(Event, "elapsed_time", _zero_for(lambda event: event.device is None)),
+        replace(Event, "elapsed_time", _zero_for(lambda event: event.device is None)),
         "B93",
     ),
     _fault(
         "elapsed-one-message",
         "STR-8",
         "Untimed and unrecorded events are refused with one message.",
-        _replace(Event, "elapsed_time", _one_message),
+        replace(Event, "elapsed_time", _one_message),
         "B93",
     ),
     _fault(
         "elapsed-before-completion",
         "STR-8",
         "`elapsed_time` of unfinished events is 0.",
-        _replace(Event, "elapsed_time", _zero_for(lambda event: event.device is not None and not event.query())),
+        replace(Event, "elapsed_time", _zero_for(lambda event: event.device is not None and not event.query())),
     ),
     _fault(
         "other-device-wait-ignored",
         "STR-10",
         "Waiting for an event of another device does nothing.",
-        _replace(Stream, "wait_event", _wait_if_recorded_on_same_device),
+        replace(Stream, "wait_event", _wait_if_recorded_on_same_device),
     ),
     _fault(
         "other-device-record-accepted",
         "STR-10",
         "An event is recorded on a stream of another device.",
-        _replace(Event, "record", _accepts_other_device),
+        replace(Event, "record", _accepts_other_device),
     ),
     _fault(
         "other-device-record-dropped",
         "STR-10",
         "Recording an event on a stream of another device does nothing, silently.",
-        _replace(Event, "record", _drops_other_device),
+        replace(Event, "record", _drops_other_device),
     ),
 )

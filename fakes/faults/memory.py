@@ -6,49 +6,21 @@ For: the catalogue. Not for: the allocator's settings (`memory_settings.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import torch
 
+from fakes.allocation_statistics import Usage
+from fakes.allocator import Allocator
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply, nothing, replace_method
 from fakes.patching import Patches
 from harness.accelerator.namespace_memory import NamespaceMemory
 
-Apply = Callable[[Patches], None]
-
-
-def _adapter(name: str, wrong: Callable[..., Any]) -> Apply:
-    """Replace a memory method of the adapter; `wrong(accelerator, right, *arguments)` may call `right(*arguments)`."""
-
-    def apply(patches: Patches) -> None:
-        original = getattr(NamespaceMemory, name)
-        patches.set(NamespaceMemory, name, lambda self, *arguments: wrong(self, lambda *given: original(self, *given), *arguments))
-
-    return apply
-
-
-def _allocator(name: str, wrong: Callable[..., Any]) -> Apply:
-    """As `_adapter`, for the simulated allocator of a device."""
-
-    def apply(patches: Patches) -> None:
-        from fakes.allocator import Allocator
-
-        original = getattr(Allocator, name)
-        patches.set(Allocator, name, lambda self, *arguments: wrong(self, lambda *given: original(self, *given), *arguments))
-
-    return apply
-
-
-def _usage(name: str, wrong: Callable[..., Any]) -> Apply:
-    """As `_adapter`, for the counters of a simulated allocator."""
-
-    def apply(patches: Patches) -> None:
-        from fakes.allocation_statistics import Usage
-
-        original = getattr(Usage, name)
-        patches.set(Usage, name, lambda self, *arguments: wrong(self, lambda *given: original(self, *given), *arguments))
-
-    return apply
+_adapter = partial(replace_method, NamespaceMemory)
+_allocator = partial(replace_method, Allocator)
+_usage = partial(replace_method, Usage)
 
 
 def _current_device_only(_accelerator: Any, right: Callable[..., Any], _device: Any = None) -> Any:
@@ -182,10 +154,6 @@ def _reset_everywhere(accelerator: Any, right: Callable[..., None], device: Any 
         right(index)
 
 
-def _nothing(_owner: Any, _right: Callable[..., None], _device: Any = None) -> None:
-    """Nothing happens."""
-
-
 def _raises_before_use(accelerator: Any, right: Callable[..., Any], *arguments: Any) -> Any:
     if not accelerator._is_initialized():
         raise RuntimeError("Invalid device argument 0: did you call init?")
@@ -299,7 +267,7 @@ FAULTS: tuple[Fault, ...] = (
         "A reset of one device's peaks resets every device's.",
         _adapter("reset_peak_memory_stats", _reset_everywhere),
     ),
-    _fault("peak-never-reset", ("MEM-6",), "A reset leaves the peaks as they are.", _adapter("reset_peak_memory_stats", _nothing)),
+    _fault("peak-never-reset", ("MEM-6",), "A reset leaves the peaks as they are.", _adapter("reset_peak_memory_stats", nothing)),
     _fault(
         "info-ignores-device",
         ("MEM-7",),

@@ -8,29 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fakes.allocation_statistics import Usage
+from fakes.allocator import Allocator
+from fakes.block import Block
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply, nothing, replace_method
+from fakes.memory_pools import Pool
 from fakes.patching import Patches
-
-Apply = Callable[[Patches], None]
-
-
-def _method(owner: str, name: str, wrong: Callable[..., Any]) -> Apply:
-    """Replace a method of the allocator's classes; `wrong(self, right, *arguments)` may call `right(*arguments)`."""
-
-    def apply(patches: Patches) -> None:
-        from fakes import allocation_statistics, allocator, block, memory_pools
-
-        owners: dict[str, Any] = {
-            "Allocator": allocator.Allocator,
-            "Block": block.Block,
-            "Pool": memory_pools.Pool,
-            "Usage": allocation_statistics.Usage,
-        }
-        original = getattr(owners[owner], name)
-        patches.set(owners[owner], name, lambda self, *arguments: wrong(self, lambda *given: original(self, *given), *arguments))
-
-    return apply
-
 
 # Streams
 
@@ -40,10 +24,6 @@ def _any_streams_pool(allocator: Any, right: Callable[..., Any], block: Any) -> 
 
     pools = allocator._small_pools if block.requested <= SMALL_BYTES else allocator._large_pools
     return pools.setdefault(block.stream, next(iter(pools.values()))) if pools else right(block)
-
-
-def _forgets(_owner: Any, _right: Callable[..., None], *_arguments: Any) -> None:
-    """Nothing happens."""
 
 
 def _remembers_the_last(block: Any, right: Callable[..., None], stream: Any) -> None:
@@ -76,8 +56,8 @@ def _apply_marked_at_the_call(patches: Patches) -> None:
     def hold(_allocator: Any, right: Callable[..., None], pool: Any, address: int, size: int, _tickets: Any) -> None:
         right(pool, address, size, marks.pop(address, []))
 
-    _method("Block", "record_stream", record_stream)(patches)
-    _method("Allocator", "_hold", hold)(patches)
+    replace_method(Block, "record_stream", record_stream)(patches)
+    replace_method(Allocator, "_hold", hold)(patches)
 
 
 # Books
@@ -202,32 +182,32 @@ FAULTS: tuple[Fault, ...] = (
         "reused-across-streams",
         _REUSE,
         "A freed block is given to any stream at once.",
-        _method("Allocator", "_stream_pool", _any_streams_pool),
+        replace_method(Allocator, "_stream_pool", _any_streams_pool),
     ),
-    _fault("record-stream-forgotten", _REUSE, "`record_stream` has no effect.", _method("Block", "record_stream", _forgets)),
+    _fault("record-stream-forgotten", _REUSE, "`record_stream` has no effect.", replace_method(Block, "record_stream", nothing)),
     _fault(
         "record-stream-last-only",
         _REUSE,
         "Of the streams that were recorded, only the last counts.",
-        _method("Block", "record_stream", _remembers_the_last),
+        replace_method(Block, "record_stream", _remembers_the_last),
     ),
     _fault(
         "record-stream-first-only",
         _REUSE,
         "Of the streams that were recorded, only the first counts.",
-        _method("Block", "record_stream", _remembers_the_first),
+        replace_method(Block, "record_stream", _remembers_the_first),
     ),
     _fault(
         "record-stream-not-waited-for",
         _REUSE,
         "Memory of recorded streams is used again at once.",
-        _method("Allocator", "_hold", _does_not_hold),
+        replace_method(Allocator, "_hold", _does_not_hold),
     ),
     _fault(
         "record-stream-waits-for-owner",
         _REUSE,
         "Memory of recorded streams waits for the stream that it was allocated on.",
-        _method("Allocator", "_hold", _holds_for_its_own_stream),
+        replace_method(Allocator, "_hold", _holds_for_its_own_stream),
     ),
     _fault(
         "record-stream-marks-at-call",
@@ -239,7 +219,7 @@ FAULTS: tuple[Fault, ...] = (
         "free-counts-what-was-asked",
         ("MEM-2",),
         "A free counts the bytes asked for, its allocation the rounded ones.",
-        _method("Usage", "count_free", _frees_what_was_asked),
+        replace_method(Usage, "count_free", _frees_what_was_asked),
     ),
     _fault("views-counted", ("MEM-2",), "A view counts as an allocation.", _apply_views_counted),
     _fault("writes-in-place-counted", _BOOKS, "A write in place lowers `memory_allocated`.", _apply_writes_counted),
@@ -247,50 +227,52 @@ FAULTS: tuple[Fault, ...] = (
         "oom-counted-on-another-device",
         ("MEM-4",),
         "A refused request raises another device's `memory_allocated`.",
-        _method("Allocator", "_refuse", _counts_oom_elsewhere),
+        replace_method(Allocator, "_refuse", _counts_oom_elsewhere),
     ),
     _fault(
         "side-streams-not-counted",
         _BOOKS,
         "Memory that is allocated on another stream than the default one is not counted.",
-        _method("Allocator", "_place_in", _side_streams_for_free),
+        replace_method(Allocator, "_place_in", _side_streams_for_free),
     ),
     _fault(
         "side-streams-leak",
         _BOOKS,
         "Memory that is allocated on another stream than the default one is not wholly given back.",
-        _method("Allocator", "free", _side_streams_never_freed),
+        replace_method(Allocator, "free", _side_streams_never_freed),
     ),
     _fault(
         "oom-without-flushing",
         _BOOKS,
         "A request is refused though the cache has room for it.",
-        _method("Allocator", "_make_room", _forgets),
+        replace_method(Allocator, "_make_room", nothing),
     ),
     _fault(
         "cache-never-given-back",
         _BOOKS,
         "What is cached never returns to the device.",
-        _method("Pool", "release", _gives_nothing_back),
+        replace_method(Pool, "release", _gives_nothing_back),
     ),
     _fault(
         "split-remainder-lost",
         _BOOKS,
         "What is left when a block is split is never used.",
-        _method("Pool", "take", _loses_what_is_left),
+        replace_method(Pool, "take", _loses_what_is_left),
     ),
-    _fault("free-neighbours-not-merged", _BOOKS, "Free neighbours are never merged.", _method("Pool", "_merge", _never_merges)),
+    _fault(
+        "free-neighbours-not-merged", _BOOKS, "Free neighbours are never merged.", replace_method(Pool, "_merge", _never_merges)
+    ),
     _fault(
         "live-neighbour-merged",
         _BOOKS,
         "A freed block is merged with a neighbour in use.",
-        _method("Pool", "_merge", _merges_a_live_neighbour),
+        replace_method(Pool, "_merge", _merges_a_live_neighbour),
     ),
     _fault(
         "flush-poisons-live-memory",
         _BOOKS,
         "`empty_cache` overwrites blocks in use.",
-        _method("Pool", "release", _poisons_what_is_in_use),
+        replace_method(Pool, "release", _poisons_what_is_in_use),
     ),
     _fault(
         "segments-drop-other-settings",

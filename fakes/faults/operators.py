@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply
 from fakes.patching import Patches
 
 aten = torch.ops.aten
-Apply = Callable[[Patches], None]
 _BOUND = 1 << 20  # what OPS-3 counts to on a simulated device
 
 

@@ -14,6 +14,7 @@ import torch
 
 from fakes import backward, copies, special_operators
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply, nothing, replace
 from fakes.machine import Machine, current_machine
 from fakes.patching import Patches
 from fakes.pinned_memory import is_pinned
@@ -22,19 +23,6 @@ from fakes.scheduling.scheduler import DeferringScheduler
 from fakes.stream import Stream
 from fakes.stream_state import EventState, StreamState
 from fakes.tensor import DeviceTensor
-
-Apply = Callable[[Patches], None]
-
-
-def _replace(owner: Any, name: str, wrong: Callable[..., Any]) -> Apply:
-    """Replace a method or function; `wrong(original, …)` may call the original."""
-
-    def apply(patches: Patches) -> None:
-        original = getattr(owner, name)
-        patches.set(owner, name, lambda *args, **kwargs: wrong(original, *args, **kwargs))
-
-    return apply
-
 
 # Copies --------------------------------------------------------------------------------------------------------------------------
 
@@ -66,17 +54,13 @@ def _never_waits(which: Callable[[bool, Any], bool]) -> Callable[..., None]:
             return
         scheduler = machine.scheduler
         waiting = type(scheduler).synchronize_stream
-        type(scheduler).synchronize_stream = _nothing  # type: ignore[method-assign]
+        type(scheduler).synchronize_stream = nothing  # type: ignore[method-assign]
         try:
             original(plan, destination, source, non_blocking, machine)
         finally:
             type(scheduler).synchronize_stream = waiting  # type: ignore[method-assign]
 
     return wrong
-
-
-def _nothing(*_args: Any, **_kwargs: Any) -> None:
-    """An operation without effect."""
 
 
 def _on_default_stream(original: Any, plan: Any, destination: Any, source: Any, non_blocking: bool, machine: Machine) -> None:
@@ -136,7 +120,7 @@ def _apply_snapshot_of_pinned(patches: Patches) -> None:
 
 def _apply_device_copies_unordered(patches: Patches) -> None:
     """A copy between devices waits for neither side's other stream."""
-    patches.set(copies, "follow", _nothing)
+    patches.set(copies, "follow", nothing)
 
 
 def _apply_destination_does_not_wait(patches: Patches) -> None:
@@ -241,7 +225,7 @@ def _apply_default_stream_waits_for_nothing(patches: Patches) -> None:
 
 
 def _apply_stream_synchronize_returns(patches: Patches) -> None:
-    patches.set(Stream, "synchronize", _nothing)
+    patches.set(Stream, "synchronize", nothing)
 
 
 def _apply_in_place_kernels_first(patches: Patches) -> None:
@@ -316,7 +300,7 @@ def _apply_threads_inherit_autocast(patches: Patches) -> None:
 
 
 def _apply_backward_where_it_is_called(patches: Patches) -> None:
-    patches.set(backward.Backward, "enter_node", _nothing)
+    patches.set(backward.Backward, "enter_node", nothing)
 
 
 def _apply_backward_on_default_stream(patches: Patches) -> None:
@@ -328,7 +312,7 @@ def _fault(fault_id: str, clause_id: str, summary: str, apply: Apply, seen_in: s
 
 
 def _copy(wrong: Callable[..., Any]) -> Apply:
-    return _replace(special_operators, "copy", wrong)
+    return replace(special_operators, "copy", wrong)
 
 
 FAULTS: tuple[Fault, ...] = (

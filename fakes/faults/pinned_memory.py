@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply
 from fakes.patching import Patches
-
-Apply = Callable[[Patches], None]
 
 
 def _patched(name: str, wrong: Callable[..., Any]) -> Apply:

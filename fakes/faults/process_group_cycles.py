@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply
 from fakes.patching import Patches
 from harness.process_group import handle, recipe, reloader, torch_world
 
-Apply = Callable[[Patches], None]
 _RELOADER = reloader.ProcessGroupReloader
 _HANDLE = handle.ReloadableProcessGroup
 

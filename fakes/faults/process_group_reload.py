@@ -12,11 +12,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply
 from fakes.patching import Patches
 from harness.process_group import handle, recipe, reloader
 from harness.process_group.agreement import Agreement
 
-Apply = Callable[[Patches], None]
 _RELOADER = reloader.ProcessGroupReloader
 _HANDLE = handle.ReloadableProcessGroup
 

@@ -8,29 +8,17 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply, nothing, replace_method
 from fakes.patching import Patches
 from harness.accelerator.namespace_random import NamespaceRandom
 
-Apply = Callable[[Patches], None]
-
-
-def _adapter(name: str, wrong: Callable[..., Any]) -> Apply:
-    """Replace a method of the adapter; `wrong(accelerator, right, *arguments)` may call `right(*arguments)`."""
-
-    def apply(patches: Patches) -> None:
-        original = getattr(NamespaceRandom, name)
-        patches.set(NamespaceRandom, name, lambda self, *arguments: wrong(self, lambda *given: original(self, *given), *arguments))
-
-    return apply
-
-
-def _nothing(_accelerator: Any, _right: Callable[..., None], *_arguments: Any) -> None:
-    """Nothing happens."""
+_adapter = partial(replace_method, NamespaceRandom)
 
 
 def _narrow_seed(_accelerator: Any, right: Callable[..., None], seed: int) -> None:
@@ -179,8 +167,8 @@ def _fault(name: str, clauses: tuple[str, ...], summary: str, apply: Apply, seen
 
 
 FAULTS: tuple[Fault, ...] = (
-    _fault("seed-ignored", ("RNG-1",), "`manual_seed` does nothing.", _adapter("manual_seed", _nothing)),
-    _fault("seed-all-ignored", ("RNG-1", "RNG-4"), "`manual_seed_all` does nothing.", _adapter("manual_seed_all", _nothing)),
+    _fault("seed-ignored", ("RNG-1",), "`manual_seed` does nothing.", _adapter("manual_seed", nothing)),
+    _fault("seed-all-ignored", ("RNG-1", "RNG-4"), "`manual_seed_all` does nothing.", _adapter("manual_seed_all", nothing)),
     _fault(
         "state-in-one-buffer", ("RNG-2",), "Every state of a device is the same tensor.", _adapter("get_rng_state", _one_buffer)
     ),
@@ -191,7 +179,7 @@ FAULTS: tuple[Fault, ...] = (
         _adapter("get_rng_state", _on_default_device),
         "B126",
     ),
-    _fault("state-not-restored", ("RNG-2",), "`set_rng_state` does nothing.", _adapter("set_rng_state", _nothing), "B123"),
+    _fault("state-not-restored", ("RNG-2",), "`set_rng_state` does nothing.", _adapter("set_rng_state", nothing), "B123"),
     _fault(
         "state-lost-before-first-use",
         ("RNG-2",),

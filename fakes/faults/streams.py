@@ -14,6 +14,7 @@ import torch
 
 from fakes import namespace
 from fakes.faults.fault import Fault
+from fakes.faults.replacing import Apply, replace
 from fakes.machine import Machine, current_machine
 from fakes.patching import Patches
 from fakes.scheduling.scheduler import DeferringScheduler
@@ -21,19 +22,6 @@ from fakes.stream import Stream
 from fakes.stream_state import EventState, StreamState
 from harness.accelerator.namespace_streams import NamespaceStreams
 from harness.accelerator.stream_context import StreamContext
-
-Apply = Callable[[Patches], None]
-
-
-def _replace(owner: Any, name: str, wrong: Callable[..., Any]) -> Apply:
-    """Replace a method; `wrong(original, self, …)` may call the original."""
-
-    def apply(patches: Patches) -> None:
-        original = getattr(owner, name)
-        patches.set(owner, name, lambda self, *args, **kwargs: wrong(original, self, *args, **kwargs))
-
-    return apply
-
 
 # Order on one stream -------------------------------------------------------------------------------------------------------------
 
@@ -276,25 +264,25 @@ FAULTS: tuple[Fault, ...] = (
         "context-lost-on-exception",
         "STR-5",
         "A stream context restores nothing when its body raises.",
-        _replace(Stream, "__exit__", _kept_after(lambda kind: kind is not None)),
+        replace(Stream, "__exit__", _kept_after(lambda kind: kind is not None)),
     ),
     _fault(
         "context-lost-on-base-exception",
         "STR-5",
         "A stream context restores nothing on exceptions that are no `Exception`.",
-        _replace(Stream, "__exit__", _kept_after(_is_base_only)),
+        replace(Stream, "__exit__", _kept_after(_is_base_only)),
     ),
     _fault(
         "context-never-restored",
         "STR-5",
         "A stream context leaves its stream current.",
-        _replace(Stream, "__exit__", _kept_after(lambda _kind: True)),
+        replace(Stream, "__exit__", _kept_after(lambda _kind: True)),
     ),
     _fault(
         "context-restores-default",
         "STR-5",
         "A stream context leaves the default stream current, not the previous one.",
-        _replace(Stream, "__exit__", _restores_default),
+        replace(Stream, "__exit__", _restores_default),
     ),
     _fault("contexts-share-a-slot", "STR-5", "Nested stream contexts share one place for the previous stream.", _apply_one_slot),
     _fault("context-keeps-device", "STR-5", "A stream context does not restore the device.", _apply_device_not_restored),
@@ -316,7 +304,7 @@ FAULTS: tuple[Fault, ...] = (
         "context-swallows",
         "STR-5",
         "A stream context swallows the exception of its body.",
-        _replace(StreamContext, "__exit__", _swallows),
+        replace(StreamContext, "__exit__", _swallows),
     ),
     _fault(
         "current-stream-ignores-device",
@@ -329,7 +317,7 @@ FAULTS: tuple[Fault, ...] = (
         "current-stream-refuses-device-object",
         "STR-6",
         "`current_stream` refuses a `torch.device`.",
-        _replace(NamespaceStreams, "current_stream", _refuses_objects),
+        replace(NamespaceStreams, "current_stream", _refuses_objects),
         "B86",
     ),
     _fault("one-current-stream", "STR-6", "All devices share one current stream.", _apply_one_current_stream),
@@ -337,57 +325,57 @@ FAULTS: tuple[Fault, ...] = (
         "default-stream-fresh",
         "STR-6",
         "`default_stream` is a new stream at each call.",
-        _replace(NamespaceStreams, "default_stream", _fresh_default),
+        replace(NamespaceStreams, "default_stream", _fresh_default),
     ),
     _fault(
         "default-stream-is-current",
         "STR-6",
         "`default_stream` is the stream that is current.",
-        _replace(NamespaceStreams, "default_stream", _default_is_current),
+        replace(NamespaceStreams, "default_stream", _default_is_current),
     ),
     _fault(
         "default-stream-of-current-device",
         "STR-6",
         "`default_stream(device)` is the current device's.",
-        _replace(NamespaceStreams, "default_stream", _default_of_current_device),
+        replace(NamespaceStreams, "default_stream", _default_of_current_device),
     ),
     _fault(
         "stream-query-of-current-device",
         "STR-6",
         "`query()` of another device's stream asks the current device's.",
-        _replace(DeferringScheduler, "query_stream", _on_current_device),
+        replace(DeferringScheduler, "query_stream", _on_current_device),
         "B90",
     ),
     _fault(
         "stream-synchronize-of-current-device",
         "STR-6",
         "`synchronize()` of another device's stream waits for the current device's.",
-        _replace(DeferringScheduler, "synchronize_stream", _on_current_device),
+        replace(DeferringScheduler, "synchronize_stream", _on_current_device),
         "B90",
     ),
     _fault(
         "stream-query-always-true",
         "STR-6",
         "`stream.query()` is always true.",
-        _replace(DeferringScheduler, "query_stream", _query_stream_true),
+        replace(DeferringScheduler, "query_stream", _query_stream_true),
     ),
     _fault(
         "synchronize-skips-last-stream",
         "STR-7",
         "`synchronize(device)` leaves out the stream that was used last.",
-        _replace(DeferringScheduler, "synchronize_device", _skips(_is_last)),
+        replace(DeferringScheduler, "synchronize_device", _skips(_is_last)),
     ),
     _fault(
         "synchronize-current-stream-only",
         "STR-7",
         "`synchronize(device)` waits for the current stream only.",
-        _replace(DeferringScheduler, "synchronize_device", _skips(_is_not_current)),
+        replace(DeferringScheduler, "synchronize_device", _skips(_is_not_current)),
     ),
     _fault(
         "synchronize-current-device",
         "STR-7",
         "`synchronize(device)` waits for the current device.",
-        _replace(DeferringScheduler, "synchronize_device", _current_device_instead),
+        replace(DeferringScheduler, "synchronize_device", _current_device_instead),
     ),
     _fault(
         "synchronize-skips-other-devices",
