@@ -78,14 +78,7 @@ def read_to_host(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machine:
         if outcome is not None and type(layout) is Layout:
             result = empty_pinned(layout.size, layout.stride, layout.dtype)
             data = used_by_copy(result, stream)
-            machine.scheduler.issue(
-                lambda: _copy_into(data, plan.kernel(*args, **kwargs)),
-                (args[0],),
-                (data,),
-                stream,
-                name=plan.name,
-                duration=of_copy(layout.nbytes),
-            )
+            _issue(plan, args, kwargs, data, layout, machine, stream)
             return result
     return deferral.read(plan, plan.kernel, args, kwargs, machine, stream)
 
@@ -100,6 +93,15 @@ def between_devices(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machi
     result = allocate(layout.size, layout.stride, layout.dtype, layout.nbytes, device, to)
     data = result._data
     follow(machine.scheduler, stream, to)
+    _issue(plan, args, kwargs, data, layout, machine, stream)
+    follow(machine.scheduler, to, stream)
+    return result
+
+
+def _issue(
+    plan: OperatorPlan, args: Any, kwargs: dict[str, Any], data: torch.Tensor, layout: Layout, machine: Machine, stream: StreamState
+) -> None:
+    """Queue a `_to_copy` into `data`, which has the geometry `layout`."""
     machine.scheduler.issue(
         lambda: _copy_into(data, plan.kernel(*args, **kwargs)),
         (args[0],),
@@ -108,5 +110,3 @@ def between_devices(plan: OperatorPlan, args: Any, kwargs: dict[str, Any], machi
         name=plan.name,
         duration=of_copy(layout.nbytes),
     )
-    follow(machine.scheduler, to, stream)
-    return result

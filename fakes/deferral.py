@@ -133,15 +133,17 @@ def _allocated(layout: Any, plan: OperatorPlan, device: Device, stream: StreamSt
         tensor = allocate(layout.size, layout.stride, layout.dtype, layout.nbytes, device, stream)
         places.append(tensor._data)
         return tensor
-    if isinstance(layout, list | tuple):
-        one_each = len(layout) == len(plan.returns) > 1
-        return type(layout)(
-            [
-                None if one_each and plan.returns[position] is not None else _allocated(item, plan, device, stream, places)
-                for position, item in enumerate(layout)
-            ]
-        )
-    return layout
+    return _each_new(layout, plan, lambda item: _allocated(item, plan, device, stream, places))
+
+
+def _each_new(results: Any, plan: OperatorPlan, make: Callable[[Any], Any]) -> Any:
+    """The same structure with `make` of each result; None for one that is an argument which the operator wrote."""
+    if not isinstance(results, list | tuple):
+        return results
+    one_each = len(results) == len(plan.returns) > 1
+    return type(results)(
+        [None if one_each and plan.returns[position] is not None else make(item) for position, item in enumerate(results)]
+    )
 
 
 def _store(name: str, places: Sequence[torch.Tensor], values: Any, plan: OperatorPlan) -> None:
@@ -197,15 +199,7 @@ def place(value: Any, plan: OperatorPlan, device: Device, machine: Machine, stre
             lambda: _copy_into(data, value), (), (data,), stream, name=plan.name, duration=of_kernel(layout.nbytes)
         )
         return tensor
-    if isinstance(value, list | tuple):
-        several = len(value) == len(plan.returns) > 1
-        return type(value)(
-            [
-                None if several and plan.returns[position] is not None else place(item, plan, device, machine, stream)
-                for position, item in enumerate(value)
-            ]
-        )
-    return value
+    return _each_new(value, plan, lambda item: place(item, plan, device, machine, stream))
 
 
 def launch_random(
