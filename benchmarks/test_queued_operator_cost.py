@@ -5,24 +5,16 @@ from __future__ import annotations
 
 import resource
 import timeit
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 import torch
+from measured_operators import OPERATORS
 from pytest_benchmark.fixture import BenchmarkFixture
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import fakes
 
-Operator = Callable[[torch.Tensor], Any]
-OPERATORS: dict[str, Operator] = {
-    "add": lambda tensor: tensor + tensor,
-    "add_": lambda tensor: tensor.add_(tensor),
-    "view": lambda tensor: tensor.view(16),
-    "matmul": lambda tensor: tensor @ tensor,
-    "sum": lambda tensor: tensor.sum(0),
-}
 MOST = 1 / 2
 SCHEDULES = ("lazy", "seeded")
 
