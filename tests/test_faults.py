@@ -15,8 +15,8 @@ from conformance.clauses import get_clause
 from fakes.faults import CATALOGUE
 
 _KILLING = {"fail", "flaky"}
-# Those that end their process are tried in tests/suite/test_isolation.py.
 _SUITE = Path(__file__).parent.parent / "conformance"
+# Those that end their process are tried in tests/suite/test_isolation.py.
 _ANSWERING = sorted(fault.id for fault in CATALOGUE.values() if not fault.ends_process)
 
 

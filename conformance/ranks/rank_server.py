@@ -1,4 +1,4 @@
-"""A warm, single-threaded process that forks ranks. Run as a script, never imported by the suite.
+"""A warm, single-threaded process that forks ranks. Run as a script; the suite imports it only to become a server by a fork (`server.py`).
 
 For: starting ranks in a tenth of a second, since torch is imported here already and nothing of the project is. Not for: feeding them, which
 the pool does over a socket to each of them (`local_pool.py`).
