@@ -20,7 +20,7 @@ from reports import verification
 from reports.derived_facts import SUITE, checks_of_suite
 from reports.facts import folder_digest
 from reports.levels import finished
-from reports.model import CheckResult, Report
+from reports.model import CheckResult, Declared, Report
 from reports.rendering import REPORT, SIGNATURE, render_all
 from reports.schema import schema_document
 from reports.strict_json import parse
@@ -229,3 +229,24 @@ def test_options_that_could_change_a_run_hold_its_status_back_and_are_named() ->
     verification = verify_files(render_all(capped.to_bytes()), "out")
     assert verification.findings == ()
     assert any("-x could have changed what ran" in note for step in verification.steps for note in step.notes)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "alphabets"),
+    [
+        ("Example", ""),
+        ("\u0415xample", "CYRILLIC and LATIN"),
+        ("Ex\u0430mpl\u03b5", "CYRILLIC and GREEK and LATIN"),
+        ("\u6469\u5c14 MT", ""),
+    ],
+)
+def test_a_name_in_letters_that_look_like_others_is_pointed_out(vendor: str, alphabets: str) -> None:
+    report = make_report()
+    line = tuple(f"--vendor={vendor}" if word.startswith("--vendor") else word for word in report.run.argv)
+    changes = {"declared": Declared(vendor=vendor, product=""), "run": report.run.model_copy(update={"argv": line[:-1]})}
+    verification = verify_files(render_all(finished(report.model_copy(update=changes)).to_bytes()), "out")
+    assert verification.findings == ()
+    notes = " ".join(note for step in verification.steps for note in step.notes)
+    assert f"vendor '{vendor}'" in notes
+    assert ("look alike" in notes) is bool(alphabets)
+    assert alphabets in notes

@@ -47,13 +47,9 @@ def known_failures(path: Path, *entries: dict[str, str]) -> Path:
 
 def test_a_run_becomes_a_package_that_holds(suite: Suite, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    run = suite(
-        *_QUICK,
-        f"--certify={out}",
-        "--vendor=Example Devices",
-        "--product=X100",
-        environment={"MUSA_VISIBLE_DEVICES": "1,0", "PYTEST_ADDOPTS": "--color=no --durations=3"},
-    )
+    environment = {"MUSA_VISIBLE_DEVICES": "1,0", "PYTEST_ADDOPTS": "--color=no --durations=3"}
+    declared = ("--vendor=Example Devices", "--product=X100")
+    run = suite(*_QUICK, f"--certify={out}", *declared, environment=environment)
     assert run.exit_code == 0, run.output
     assert verify_path(out).verdict is Verdict.HOLDS
     assert sorted(contents(out)) == sorted(FILES)
