@@ -87,11 +87,12 @@ def create_transport(group: Any, options: Any) -> Any:
     `options` are the vendor's; a simulated device has none to heed.
     """
     del options
-    chosen = c10d.ProcessGroupGloo._Options()
+    gloo: Any = c10d.ProcessGroupGloo
+    chosen = gloo._Options()
     chosen._timeout = group.timeout
     chosen._devices = [_gloo_device()]
     chosen._threads = 2
-    transport = c10d.ProcessGroupGloo(group.store, group.group_rank, group.group_size, chosen)
+    transport = gloo(group.store, group.group_rank, group.group_size, chosen)
     transport.options.global_ranks_in_group = group.global_ranks_in_group
     transport.options.group_name = group.group_id
     if c10d.get_debug_level() is not c10d.DebugLevel.DETAIL:
