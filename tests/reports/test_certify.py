@@ -216,7 +216,7 @@ def test_a_run_that_is_cut_short_says_how_far_it_came_and_harms_nothing(
     with start(out, "-v", *options) as process:
         read_until("PASSED", process)
         process.send_signal(how)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=200)
     assert process.returncode != 0, output
     assert contents(out) == earlier
     report = report_in(incomplete)
@@ -229,7 +229,9 @@ def test_a_run_that_is_cut_short_says_how_far_it_came_and_harms_nothing(
     files = contents(incomplete)
     assert render_all(files["report.json"]) == files
     assert SIGNATURE not in files
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.incomplete"]
+    left = {path.name for path in tmp_path.iterdir()} - {"out", "out.incomplete"}
+    # Killed in the instant in which it writes, a run leaves a hidden folder behind; the next run removes it.
+    assert left == set() or (how is signal.SIGKILL and all(name.startswith(".out.incomplete.") for name in left))
 
 
 def test_a_run_of_nothing_replaces_no_package(suite: Suite, tmp_path: Path) -> None:

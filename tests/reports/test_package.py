@@ -84,6 +84,30 @@ def test_a_full_disk_leaves_the_earlier_package(name: str, step: str, tmp_path: 
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        """Nothing is cleaned up behind it."""
+
+    def killed(*arguments: Any, **keywords: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(package, "_write", killed)
+        dying.setattr(package.shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            write_package(tmp_path / "out", make_package())
+    (left,) = tmp_path.iterdir()
+    (tmp_path / ".out.other").mkdir()
+    check_target(tmp_path / "out")
+    assert left.exists(), "a run that goes on may be writing it"
+    os.utime(left, (0, 0))
+    os.utime(tmp_path / ".out.other", (0, 0))
+    check_target(tmp_path / "other")
+    assert left.exists()
+    check_target(tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == [".out.other"]
+
+
 def test_without_an_exchange_in_one_step_two_renames_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Without:
         def __init__(self, *arguments: object, **keywords: object) -> None: ...
