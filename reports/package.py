@@ -117,9 +117,9 @@ def _remove_left(target: Path) -> None:
     """Remove folders in which a run that was killed was making a package; younger ones may be of a run that goes on."""
     parent = target.absolute().parent
     for path in parent.iterdir() if parent.is_dir() else ():
-        if path.name.startswith(_prefix(target)) and path.is_dir() and not path.is_symlink():
-            if time.time() - path.stat().st_mtime > _SECONDS_UNTIL_LEFT:
-                shutil.rmtree(path, ignore_errors=True)
+        is_ours = path.name.startswith(_prefix(target)) and path.is_dir() and not path.is_symlink()
+        if is_ours and time.time() - path.stat().st_mtime > _SECONDS_UNTIL_LEFT:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_archive(target: Path) -> bool:
