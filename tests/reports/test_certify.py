@@ -76,13 +76,13 @@ def test_a_run_becomes_a_package_that_holds(suite: Suite, tmp_path: Path) -> Non
 
 def test_what_failed_is_shown_with_its_program_and_replays(suite: Suite, tmp_path: Path) -> None:
     steering = {"PYTEST_ADDOPTS": "--maxfail=999", "PYTEST_PLUGINS": "report_factory"}  # a plugin is any module
-    run = suite(*_QUICK, _FAULT, f"--certify={tmp_path / 'out'}", environment=steering)
+    run = suite(*_QUICK, _FAULT, "--hypothesis-seed=0", f"--certify={tmp_path / 'out'}", environment=steering)
     assert run.exit_code == 1, run.output
     report = report_in(tmp_path / "out")
     failed = [check for check in report.checks if check.failure is not None]
     assert failed
     assert all(check.said and check.failure and check.failure.program for check in failed)
-    assert all(_FAULT in check.failure.replay for check in failed if check.failure)
+    assert all(f"{_FAULT} --hypothesis-seed=0 " in check.failure.replay for check in failed if check.failure)
     held_back = {cap.id: cap.text for cap in report.verdict.caps}
     assert "fault" in held_back
     assert held_back["options"] == "options could have changed what ran (--maxfail=999, -p report_factory)"
