@@ -63,6 +63,10 @@ def check_target(target: Path) -> None:
     Raises:
         PackageError: it cannot; the message says why.
     """
+    if target.name in ("", ".."):
+        raise PackageError(
+            f"{target}: this names no folder that could be put in its place; name one that is new or holds a package"
+        )
     if target.is_symlink():
         raise PackageError(f"{target}: this is a link; name the place itself")
     if target.is_dir():

@@ -166,6 +166,7 @@ def test_entries_that_are_wrong_fail_the_run_and_are_named(suite: Suite, tmp_pat
     [
         (("--vendor=Me",), "say where the package goes"),
         (("--certify=/dev/null/out",), "Not a directory"),
+        (("--certify=.",), "this names no folder"),
         (("--certify=OUT", "--sign-key=nowhere.pem"), "nowhere.pem: No such file or directory"),
         (("--known-failures=nowhere.toml",), "nowhere.toml: No such file or directory"),
         ((f"--known-failures={Path(__file__).parents[2] / 'README.md'}",), "this is no TOML"),
@@ -268,5 +269,6 @@ def test_a_disk_that_fills_up_is_an_error_and_harms_nothing(suite: Suite, tmp_pa
     run = suite(*_QUICK, f"--certify={out}", "-p", "full_disk")
     assert run.exit_code == pytest.ExitCode.INTERNAL_ERROR, run.output
     assert "no package was written" in run.output
+    assert "No report can be written now" in run.output.partition("test session starts")[0]
     assert "No space left on device" in run.output
     assert contents(out) == earlier

@@ -133,6 +133,7 @@ def test_places_that_hold_something_else_are_refused(tmp_path: Path) -> None:
         ("folder.tar.gz", "the name asks for an archive"),
         ("link", "this is a link"),
         ("no/such/folder", "No such file or directory"),
+        ("..", "names no folder"),
     ):
         with pytest.raises(PackageError, match=reason):
             check_target(tmp_path / name)
