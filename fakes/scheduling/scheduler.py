@@ -235,6 +235,7 @@ class DeferringScheduler:
     def drain(self) -> None:
         """Run everything, and raise nothing: the machine is about to be reset."""
         with self._lock:
+            self.tracker = None  # nobody will ask for another race
             self._enter(raising=False)
             with contextlib.suppress(RuntimeError):  # work that a fault made wait for itself is given up
                 self._finish([queue.last for queue in self._queues if queue.last is not None])
