@@ -64,6 +64,11 @@ def _copy_from(source: Any, destination: Any, non_blocking: bool = False) -> Any
     return dispatch(torch.ops.aten.copy_.default, (), (destination, source, non_blocking))
 
 
+def _item(tensor: Any) -> Any:
+    # `torch.tensor([device scalar])`, which PyTorch's boxed fallback below aborts on.
+    return dispatch(torch.ops.aten._local_scalar_dense.default, (), (tensor,))
+
+
 def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     # Factories that PyTorch does not build from `empty`, and operators called with Python dispatch turned off.
     return dispatch(operator, (), args, kwargs)
@@ -82,6 +87,7 @@ def register() -> tuple[torch.library.Library, ...]:
     library.impl("empty.memory_format", _empty, "PrivateUse1")
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
+    library.impl("_local_scalar_dense", _item, "PrivateUse1")
     everything = _Library("_", "IMPL")
     everything.fallback(_fallback, "PrivateUse1")
     return library, everything

@@ -169,6 +169,8 @@ def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
         nbytes = data.nbytes
     except RuntimeError:
         raise NotImplementedError(f"a simulated device has strided tensors only, not {data.layout}") from None
+    if data.is_quantized:
+        raise NotImplementedError("a simulated device has strided tensors only, not quantized ones")
     block = Block(device.allocator, nbytes, stream)
     size = data.shape
     tensor: DeviceTensor = _make(
