@@ -16,7 +16,16 @@ from typing import Any
 import torch
 
 from fakes import deferral
-from fakes.arguments import LARGE_ELEMENTS, bytes_of, refuse_dtype, refuse_mixture, require_room, tensors_in, unwrap
+from fakes.arguments import (
+    LARGE_ELEMENTS,
+    bytes_of,
+    reads_what_it_overwrites,
+    refuse_dtype,
+    refuse_mixture,
+    require_room,
+    tensors_in,
+    unwrap,
+)
 from fakes.backward import record_uses
 from fakes.copies import between_devices, read_to_host
 from fakes.device import Device
@@ -124,10 +133,8 @@ def _run_mutating(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     if plan.random:
         result = _launch_random(plan, host_args, host_kwargs, machine, device, written)
     elif machine.scheduler.defers:
-        if len(written) == 1 and _reads_what_it_overwrites(args, written[0]):
-            result = deferral.run_now(plan, plan.kernel, host_args, host_kwargs, device, machine, stream, written)
-        else:
-            result = deferral.launch(plan, plan.kernel, host_args, host_kwargs, device, machine, stream, written)
+        launch = deferral.run_now if len(written) == 1 and reads_what_it_overwrites(args, written[0]) else deferral.launch
+        result = launch(plan, plan.kernel, host_args, host_kwargs, device, machine, stream, written)
     else:
         result = machine.scheduler.launch(plan, plan.kernel, host_args, host_kwargs, stream)
     if plan.reshapes:
@@ -138,26 +145,6 @@ def _run_mutating(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     if not plan.returns:
         return None
     return tuple(_result(place, one, args, kwargs, device, stream) for place, one in zip(plan.returns, result, strict=True))
-
-
-def _reads_what_it_overwrites(args: Any, written: DeviceTensor) -> bool:
-    """Whether another argument shares some of its bytes, but not all: PyTorch refuses most such calls, which geometry cannot tell."""
-    for value in args:
-        if type(value) is DeviceTensor and value is not written and value._block is written._block:
-            if value.numel() == 0 or written.numel() == 0:
-                continue
-            one, other = value._data, written._data
-            if one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride():
-                continue
-            if one.data_ptr() < _end(other) and other.data_ptr() < _end(one):
-                return True
-    return False
-
-
-def _end(data: torch.Tensor) -> int:
-    """The address after a tensor's last element."""
-    last = sum((extent - 1) * step for extent, step in zip(data.shape, data.stride(), strict=True))
-    return data.data_ptr() + (last + 1) * data.itemsize
 
 
 def _result(place: Place | None, value: Any, args: Any, kwargs: Any, device: Device, stream: Any) -> Any:

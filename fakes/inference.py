@@ -119,7 +119,9 @@ def _infer(plan: OperatorPlan, kernel: Callable[..., Any], args: Sequence[Any], 
 def _is_refused_for_its_dtypes(kernel: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     with HostMode():
         try:
-            kernel(*[_replace(value, _shrunk) for value in args], **{name: _replace(value, _shrunk) for name, value in kwargs.items()})
+            kernel(
+                *[_replace(value, _shrunk) for value in args], **{name: _replace(value, _shrunk) for name, value in kwargs.items()}
+            )
         except NotImplementedError:
             return True
         except Exception as error:  # noqa: BLE001 - a size that two elements do not stand for
@@ -187,7 +189,7 @@ def _filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
 
 
 def _shrunk(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.ops.aten.zeros.default([min(extent, 2) for extent in tensor.shape], dtype=tensor.dtype, device="cpu")
+    return torch.ops.aten.zeros.default([min(extent, 2) for extent in tensor.shape], dtype=tensor.dtype, device="cpu")  # type: ignore[no-any-return]
 
 
 def _on_meta(tensor: torch.Tensor) -> torch.Tensor:

@@ -17,8 +17,6 @@ Place = int | str
 
 _HOST_TENSOR_OPERATORS = frozenset(
     {
-        "aten::_ctc_loss",
-        "aten::_ctc_loss_backward",
         "aten::_index_put_impl_",
         "aten::_pack_padded_sequence",
         "aten::_unsafe_index",

@@ -16,6 +16,9 @@ from fakes.allocator import Block
 from fakes.device import Device
 from fakes.machine import current_machine
 
+_get_item: Any = torch.UntypedStorage.__getitem__
+_write_file: Any = torch.UntypedStorage._write_file
+_Storage: Any = torch.UntypedStorage
 _to_dlpack: Any = torch._C._to_dlpack
 _from_dlpack: Any = torch._C._from_dlpack
 
@@ -66,7 +69,7 @@ class DeviceStorage(torch.UntypedStorage):
         """A byte, waited for; or the storage of a slice."""
         if not isinstance(index, slice):
             return self._bytes()[index].item()
-        part: Any = super().__getitem__(index)
+        part = _get_item(self, index)
         part.__class__ = DeviceStorage
         part._device, part._block = self._device, self._block
         return part
@@ -80,14 +83,14 @@ class DeviceStorage(torch.UntypedStorage):
 
     def tolist(self) -> list[int]:
         """The bytes, waited for."""
-        return list(self.cpu())  # type: ignore[call-overload]
+        return list(self.cpu())
 
     def fill_(self, value: int) -> DeviceStorage:
         """Write every byte, in the order of the current stream."""
         self._bytes().fill_(value)
         return self
 
-    def copy_(self, source: Any, non_blocking: bool | None = None) -> DeviceStorage:
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> DeviceStorage:  # type: ignore[override]
         """Copy all bytes of another storage, in the order of the current stream."""
         contents = source._bytes() if isinstance(source, DeviceStorage) else _bytes_on_host(source)
         self._bytes().copy_(contents, bool(non_blocking))
@@ -95,11 +98,11 @@ class DeviceStorage(torch.UntypedStorage):
 
     def new(self) -> DeviceStorage:
         """An empty storage on the same device."""
-        return on_device(torch.UntypedStorage(0), self._device.index)
+        return on_device(_Storage(0), self._device.index)
 
     def _write_file(self, *args: Any) -> Any:
         # PyTorch's pickling and its older file format write the bytes by this; a host read.
-        return self.cpu()._write_file(*args)
+        return _write_file(self.cpu(), *args)
 
     def resize_(self, size: int) -> DeviceStorage:
         """Change the size, in bytes.

@@ -152,10 +152,14 @@ class DeviceTensor(torch.Tensor):
 
     @data.setter
     def data(self, value: torch.Tensor) -> None:
+        if not isinstance(value, DeviceTensor):
+            from fakes.parameters import exchange
+
+            exchange(self, value)
+            return
         _base_data.__set__(self, value)
-        if isinstance(value, DeviceTensor):
-            self._data, self._block, self._index = value._data, value._block, value._index
-            self._may_be_lazy = value._may_be_lazy
+        self._data, self._block, self._index = value._data, value._block, value._index
+        self._may_be_lazy = value._may_be_lazy
 
 
 def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
