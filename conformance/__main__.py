@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.options import GivenOptions
 from conformance.ranks.followers import follow
 from conformance.ranks.launch import launch_of
 from conformance.ranks.torchrun_pool import LaunchedRun
@@ -52,7 +53,7 @@ def run_pytest(arguments: list[str] | None, plugins: list[object]) -> int:
         "-p",
         "no:benchmark",
     ]
-    return int(pytest.main([*ours, *options, *(checks or [str(_PACKAGE)])], plugins=plugins))
+    return int(pytest.main([*ours, *options, *(checks or [str(_PACKAGE)])], plugins=[*plugins, GivenOptions(tuple(given))]))
 
 
 def _names_checks(argument: str) -> bool:

@@ -6,6 +6,9 @@ For: `pytest conformance …` and `python -m conformance …`. Not for: options 
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,8 +22,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class GivenOptions:
+    """A pytest plugin that carries what was written behind `python -m conformance`, which hands pytest more than that."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class SuiteOptions:
-    """The options of one run, checked. `isolate` is auto, yes, no, or examples (for the second look at a crash)."""
+    """The options of one run, checked. `isolate` is auto, yes, no, or examples (for the second look at a crash); `argv` are the words
+    of the whole command line (see `command_line`)."""
 
     choice: BackendChoice
     aligner: str
@@ -34,6 +45,7 @@ class SuiteOptions:
     replay_program: str
     ranks: int | None
     shrink: bool
+    argv: tuple[str, ...]
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -153,7 +165,20 @@ def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
         shrink=bool(get("shrink")),
         replay_program=get("replay_program").strip(),
         ranks=None if get("ranks") is None else _positive("--ranks", get("ranks")),
+        argv=command_line(config),
     )
+
+
+def command_line(config: pytest.Config) -> tuple[str, ...]:
+    """Every option of the run in the order in which pytest puts them together: those of its configuration, of PYTEST_ADDOPTS, and given.
+    Plugins that PYTEST_PLUGINS names stand there as `-p`, which does the same."""
+    given: Iterable[str] = map(str, config.invocation_params.args)
+    for plugin in config.pluginmanager.get_plugins():
+        if isinstance(plugin, GivenOptions):
+            given = plugin.words
+    added = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    plugins = [name.strip() for name in os.environ.get("PYTEST_PLUGINS", "").split(",") if name.strip()]
+    return (*config.getini("addopts"), *added, *(word for name in plugins for word in ("-p", name)), *given)
 
 
 def _positive(option: str, text: str) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import platform
 import shlex
-import sys
 from functools import cached_property
 from typing import Any
 
@@ -231,7 +230,7 @@ class SuiteSession:
             "seed": self.options.seed,
             "torch": torch.__version__,
             "python": platform.python_version(),
-            "argv": sys.argv[1:],
+            "argv": list(self.options.argv),
         }
 
     def replay_line(self, check: str) -> str:

@@ -165,8 +165,16 @@ class _Watched(torch.autograd.Function):
 
 
 @clause("THR-1", examples=0.3)
-@given(device=st.integers(0, 1), current=st.integers(0, 1), seed=st.integers(0, 1 << 16))
-def test_backward_runs_on_the_forwards_device_and_stream(stream_runs: StreamRuns, device: int, current: int, seed: int) -> None:
+@given(
+    device=st.integers(0, 1),
+    current=st.integers(0, 1),
+    seed=st.integers(0, 1 << 16),
+    elsewhere=st.sampled_from(("", "forward", "backward")),
+)
+def test_backward_runs_on_the_forwards_device_and_stream(
+    stream_runs: StreamRuns, device: int, current: int, seed: int, elsewhere: str
+) -> None:
+    """`elsewhere` is what another thread does, with its own current device and stream."""
     backend = stream_runs.backend
     accelerator = backend.accelerator
     device, current = device % backend.device_count, current % backend.device_count
@@ -191,17 +199,23 @@ def test_backward_runs_on_the_forwards_device_and_stream(stream_runs: StreamRuns
             with context:
                 return _Watched.apply(leaf, watch).sum()  # type: ignore[no-any-return, no-untyped-call]
 
-        loss = forward()
-        if stream is not None:
-            method(accelerator, "current_stream")(device).wait_stream(stream)
-        loss.backward()  # type: ignore[no-untyped-call]
-        method(accelerator, "synchronize")(device)
+        loss = _in_thread(forward) if elsewhere == "forward" else forward()
+
+        def backward(loss: torch.Tensor = loss, stream: Any = stream) -> int:
+            method(accelerator, "set_device")(current)
+            if stream is not None:
+                method(accelerator, "current_stream")(device).wait_stream(stream)
+            loss.backward()  # type: ignore[no-untyped-call]
+            method(accelerator, "synchronize")(device)
+            return int(method(accelerator, "current_device")())
+
+        found = _in_thread(backward) if elsewhere == "backward" else backward()
         due = (device, stream)
-        require(seen == [due], f"backward ran with (device, stream) current {seen}; the forward ran on {due}")
-        found = int(method(accelerator, "current_device")())
-        require(found == current, f"after backward, device {found} is current; before it was {current}")
+        where = f" ({elsewhere} in another thread)" if elsewhere else ""
+        require(seen == [due], f"backward ran with (device, stream) current {seen}; the forward ran on {due}{where}")
+        require(found == current, f"after backward, device {found} is current; before it was {current}{where}")
         gradient = None if leaf.grad is None else leaf.grad.cpu().tolist()
-        require(gradient == [2.0] * 4, f"backward gave the gradient {gradient}; due was 2")
-        where = None if leaf.grad is None else index_of(accelerator, leaf.grad.device)
-        require(where == device, f"the gradient of a leaf on device {device} is on device {where}")
+        require(gradient == [2.0] * 4, f"backward gave the gradient {gradient}; due was 2{where}")
+        index = None if leaf.grad is None else index_of(accelerator, leaf.grad.device)
+        require(index == device, f"the gradient of a leaf on device {device} is on device {index}")
     method(accelerator, "set_device")(0)

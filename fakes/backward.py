@@ -2,16 +2,14 @@
 
 For: what the autograd engine does about streams. Not for: running it in the caller's thread (`torch_patches.py`).
 
-PyTorch numbers the nodes of a thread's graph as they are made. Each change of a thread's current stream is noted with the next number, so
-that in backward a node's number tells the stream that was current at its forward. As PyTorch's engine does, a node's stream waits for
-the work before it, and the caller's stream for the last one when backward ends. The engine orders along the graph; this orders all nodes
-of one backward, one after the other. Gradients are accumulated on the stream of the node before. In a thread that made no forward of
-its own (backward is called elsewhere), the current stream stays.
+As PyTorch's engine does, a node's stream (`forward_streams.py`) waits for the work before it, and the caller's stream for the last one
+when backward ends. The engine orders along the graph; this orders all nodes of one backward, one after the other. Gradients are
+accumulated on the stream of the node before.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,48 +17,25 @@ import torch
 from fakes.stream_state import EventState, StreamState
 
 if TYPE_CHECKING:
+    from fakes.forward_streams import ForwardStreams
     from fakes.launch import Scheduler
     from fakes.machine import Machine
 
-_MOST_CHANGES = 1 << 16
 _UNNUMBERED = 1 << 63
 """PyTorch gives nodes that accumulate gradients a number beyond this, so that they run first."""
-_next_number: Any = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _current_node: Any = torch._C._current_autograd_node
-
-
-class ForwardStreams:
-    """When one thread changed the current stream of which device."""
-
-    def __init__(self) -> None:
-        self._changes: dict[int, tuple[list[int], list[StreamState]]] = {}
-
-    def changed(self, stream: StreamState) -> None:
-        """A stream became current."""
-        numbers, streams = self._changes.setdefault(stream.device_index, ([], []))
-        number = _next_number()
-        if numbers and numbers[-1] == number:
-            streams[-1] = stream
-            return
-        numbers.append(number)
-        streams.append(stream)
-        if len(numbers) > _MOST_CHANGES:
-            del numbers[: _MOST_CHANGES // 2], streams[: _MOST_CHANGES // 2]
-
-    def at(self, index: int, number: int) -> StreamState | None:
-        """The stream of a device that was current when a node was made; None for the default one."""
-        numbers, streams = self._changes.get(index, ((), ()))
-        place = bisect_right(numbers, number) - 1
-        return streams[place] if place >= 0 else None
 
 
 class Backward:
     """One run of the engine in one thread."""
 
-    def __init__(self, machine: Machine, thread: Any) -> None:
+    def __init__(self, machine: Machine, thread: Any, roots: Iterable[Any]) -> None:
         self._machine = machine
         self._thread = thread
-        self._node = -1
+        self._threads: Mapping[Any, ForwardStreams] = {}
+        if machine.threads_of_nodes.several:
+            self._threads = machine.threads_of_nodes.of_graph(roots, thread.forward)
+        self._node: tuple[int, ForwardStreams] | None = None
 
     def enter_node(self) -> None:
         """Before an operator, or a question for what is current: where a new node begins, make its stream and device current."""
@@ -68,9 +43,10 @@ class Backward:
         if node is None:
             return
         number = node._sequence_nr()
-        if number == self._node:
+        made_in = self._threads.get(node, self._thread.forward)
+        if (number, made_in) == self._node:
             return
-        self._node = number
+        self._node = number, made_in
         if number >= _UNNUMBERED:
             return
         index = self._device_of(node)
@@ -79,9 +55,10 @@ class Backward:
         thread, default = self._thread, self._machine.device(index).default_stream
         thread.device = index
         before = thread.streams.get(index) or default
-        stream = thread.forward.at(index, number) or default
+        stream = made_in.at(index, number) or default
         if stream is not before:
             thread.streams[index] = stream
+            thread.forward.changed(stream)  # backward makes nodes too, where it is differentiated again
             follow(self._machine.scheduler, stream, before)
 
     def _device_of(self, node: Any) -> int | None:

@@ -46,6 +46,9 @@ def dispatch(operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> A
     plan = _plans.get(operator)
     if plan is None:
         plan = plan_of(operator)
+    machine = _current.machine
+    if machine is not None and machine.threads_of_nodes.several:
+        return machine.threads_of_nodes.run(plan, args, kwargs, machine.forward_streams)
     return plan.run(plan, args, kwargs)
 
 

@@ -112,14 +112,16 @@ def _register_device_type(persona: Persona) -> None:
         return
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-    from fakes import autocast, factories, namespace
+    from fakes import autocast, device_guard, factories, namespace
 
     if torch._C._get_privateuse1_backend_name() != "privateuseone":
         raise MachineInstalledError(
             f"PyTorch's PrivateUse1 device is {torch._C._get_privateuse1_backend_name()!r} in this process; a simulated "
             "machine needs it"
         )
-    _setup_privateuseone_for_python_backend(persona.device_type, backend_module=namespace.build(persona), hook=_hooks())
+    _setup_privateuseone_for_python_backend(
+        persona.device_type, backend_module=namespace.build(persona), hook=_hooks(), device_guard=device_guard.make()
+    )
     for name, module in vars(getattr(torch, persona.device_type)).items():
         if isinstance(module, type(sys)) and module.__name__ == f"torch.{persona.device_type}.{name}":
             sys.modules[module.__name__] = module

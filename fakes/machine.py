@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import torch
 
 from fakes.allocator_settings import settings_at_start
-from fakes.backward import Backward, ForwardStreams, follow
+from fakes.backward import Backward, follow
 from fakes.device import Device, PhysicalCard
 from fakes.errors import MachineNotInstalledError
+from fakes.forward_streams import ForwardStreams, ThreadsOfNodes
 from fakes.host_allocator import HostAllocator
 from fakes.personas import Persona
 from fakes.scheduling.policies import Policy
@@ -36,7 +37,7 @@ class _ThreadState(threading.local):
         self.device = 0
         self.streams: dict[int, StreamState] = {}
         self.generation = 0
-        self.forward = ForwardStreams()
+        self.forward: ForwardStreams
         self.backward: Backward | None = None
 
 
@@ -68,6 +69,7 @@ class Machine:
             previous.drain()
         self.scheduler = new_scheduler(settings, self.lock)
         self.host_allocator = HostAllocator(self.scheduler)
+        self.threads_of_nodes = ThreadsOfNodes()
         self._generation += 1
         self._devices: list[Device] | None = None
         self._forked = False
@@ -298,8 +300,15 @@ class Machine:
     def _renew(self, thread: _ThreadState) -> None:
         thread.device = 0
         thread.streams = {}
-        thread.forward = ForwardStreams()
+        with self.lock:
+            thread.forward = self.threads_of_nodes.new()
         thread.generation = self._generation
+
+    @property
+    def forward_streams(self) -> ForwardStreams:
+        """When the calling thread changed which current stream."""
+        self.current_device()
+        return self._thread.forward
 
     @property
     def in_backward(self) -> bool:
@@ -307,12 +316,12 @@ class Machine:
         return self._thread.backward is not None
 
     @contextmanager
-    def backward(self) -> Iterator[None]:
-        """A context in which the calling thread runs the autograd engine: its operators go where the forward's went."""
+    def backward(self, roots: Iterable[Any]) -> Iterator[None]:
+        """A context in which the calling thread runs the autograd engine from some roots: its operators go where the forward's went."""
         self.current_device()
         thread = self._thread
         outer, device, streams = thread.backward, thread.device, dict(thread.streams)
-        thread.backward = Backward(self, thread)
+        thread.backward = Backward(self, thread, roots)
         try:
             yield
         finally:
@@ -320,7 +329,10 @@ class Machine:
             if thread.generation == self._generation:
                 ended, thread.device, thread.streams = thread.streams, device, streams
                 for index, stream in ended.items():
-                    follow(self.scheduler, streams.get(index) or self.device(index).default_stream, stream)
+                    before = streams.get(index) or self.device(index).default_stream
+                    if stream is not before:
+                        thread.forward.changed(before)
+                        follow(self.scheduler, before, stream)
 
     def device_index(self, device: Any = None) -> int:
         """The local index that a device names; None and a bare type mean the current device.

@@ -87,6 +87,12 @@ class Settings:
                 raise MachineConfigurationError(
                     f"memory has {len(memories)} sizes for {devices} devices; give one size, or one a device"
                 )
+        if schedule == "explore":
+            raise UnsupportedScheduleError(
+                "schedule='explore' is every order, not one: give the program to fakes.explore(program), or mark a test with "
+                "simulated_machine(schedule='explore') of fakes.pytest_plugin; a machine takes one of: "
+                + ", ".join(sorted(SCHEDULES))
+            )
         if not (schedule in SCHEDULES if isinstance(schedule, str) else callable(getattr(schedule, "hold", None))):
             raise UnsupportedScheduleError(
                 f"schedule={schedule!r} is not available; legal schedules: {', '.join(sorted(SCHEDULES))}, and an object with the "

@@ -17,6 +17,7 @@ from torch import _tensor_str as printing
 
 from fakes.allocator import Block
 from fakes.device import Device
+from fakes.forward_streams import ForwardStreams
 from fakes.machine import current_machine
 from fakes.storage import DeviceStorage, block_data, storage_of
 
@@ -27,6 +28,8 @@ _print_suffixes: Any = printing._add_suffixes
 _TypedStorage: Any = torch.storage.TypedStorage
 _share_storage = torch._functionalize_unsafe_set
 _base_data: Any = torch._C.TensorBase.data
+_OWN = frozenset({"_data", "_block", "_index", "_may_be_lazy", "_made_in"})
+"""What an instance has besides what its user puts there."""
 
 
 class DeviceTensor(torch.Tensor):
@@ -37,6 +40,8 @@ class DeviceTensor(torch.Tensor):
     _index: int
     _may_be_lazy = False
     """Whether the conjugate or negative bit was ever set. The host tensor never has them, see `host_tensor`."""
+    _made_in: ForwardStreams | None = None
+    """The thread that made it, where several use the machine."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -134,7 +139,7 @@ class DeviceTensor(torch.Tensor):
         return torch._utils._rebuild_tensor_v2, (typed, *geometry)
 
     def _user_state(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_data", "_block", "_index", "_may_be_lazy")}
+        return {name: value for name, value in self.__dict__.items() if name not in _OWN}
 
     def record_stream(self, stream: Any) -> None:
         """Say that a stream uses this tensor's memory, which must not be reused before the work issued there so far is done."""

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import torch
 from torch.utils._device import DeviceContext, _device_constructors
 
+from fakes import device_guard
 from fakes import event as events
 from fakes import stream as streams
 from fakes.machine import Machine
@@ -125,10 +126,10 @@ def _patch_backward(patches: Patches, machine: Machine) -> None:
 
     original = graph._engine_run_backward
 
-    def run_backward(*args: Any, **kwargs: Any) -> Any:
+    def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
         # The engine's own threads have another current device and stream, and none for devices past the first.
-        with torch.autograd.set_multithreading_enabled(False), machine.backward():
-            return original(*args, **kwargs)
+        with torch.autograd.set_multithreading_enabled(False), machine.backward(roots):
+            return device_guard.run_engine(original, roots, *args, **kwargs)
 
     patches.set(graph, "_engine_run_backward", run_backward)
     patches.set(torch.autograd, "_engine_run_backward", run_backward)

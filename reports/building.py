@@ -13,7 +13,7 @@ from typing import Any
 from conformance.clauses import AREAS, CLAUSES, Clause
 from conformance.outcomes import Outcome
 from conformance.recording import CheckRecord, RunResults
-from reports.derived_facts import checks_of_suite, configuration_digest, supplied_subjects
+from reports.derived_facts import SuiteCheck, checks_of_suite, configuration_digest, supplied_subjects
 from reports.known_failures import problems
 from reports.levels import finished, nothing_judged
 from reports.model import (
@@ -66,9 +66,10 @@ class RunEnd:
 def build_report(results: RunResults, facts: RunFacts, end: RunEnd) -> Report:
     """The finished report of what the suite gathered."""
     records = {record.check: record for result in results.clauses.values() for record in result.checks}
-    absent = _checks_not_collected(set(records))
+    seen = {name.partition("[")[0] for name in records}
+    absent = {name: check for name, check in checks_of_suite().items() if name not in seen}  # pytest was given some files only
     clauses = tuple(_clause(CLAUSES[result.id], result.checks, absent) for result in results.clauses.values())
-    checks = [*map(_check, records.values()), *(_absent_check(name, ids, end.complete) for name, ids in absent.items())]
+    checks = [*map(_check, records.values()), *(_absent_check(name, check.tier, end.complete) for name, check in absent.items())]
     left_out = sorted([*absent, *(name for name in records if name not in end.reported)]) if end.complete else []
     report = Report(
         format=FORMAT,
@@ -138,8 +139,8 @@ def _backend(results: RunResults, facts: RunFacts) -> BackendFacts:
     )
 
 
-def _clause(clause: Clause, records: list[CheckRecord], absent: Mapping[str, tuple[str, ...]]) -> ClauseResult:
-    names = [record.check for record in records] + [name for name, ids in absent.items() if clause.id in ids]
+def _clause(clause: Clause, records: list[CheckRecord], absent: Mapping[str, SuiteCheck]) -> ClauseResult:
+    names = [record.check for record in records] + [name for name, check in absent.items() if clause.id in check.clauses]
     return ClauseResult(
         id=clause.id,
         level=clause.level.value,
@@ -178,17 +179,9 @@ def _failure(record: CheckRecord) -> Failure:
     )
 
 
-def _absent_check(name: str, clause_ids: tuple[str, ...], complete: bool) -> CheckResult:
-    tiers = [CLAUSES[clause_id].tiers[0] for clause_id in clause_ids if clause_id in CLAUSES]
-    tier: TierName = max(tiers, key=lambda tier: tier.order).value if tiers else "host"
+def _absent_check(name: str, tier: TierName, complete: bool) -> CheckResult:
     reason = _LEFT_OUT if complete else _NOT_REACHED
     return CheckResult(name=name, tier=tier, outcome="not-run", seconds=0.0, examples_run=0, examples_discarded=0, said=reason)
-
-
-def _checks_not_collected(collected: set[str]) -> dict[str, tuple[str, ...]]:
-    """Checks that the suite has and pytest never saw, since it was given some files only: clause ids by check."""
-    seen = {name.partition("[")[0] for name in collected}
-    return {name: ids for name, ids in checks_of_suite().items() if name not in seen}
 
 
 def _clean(value: Any) -> Any:

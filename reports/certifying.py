@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_REPORTS = 20.0
 _SECONDS_FOR_FACTS = 120.0
+_KNOWN_AT_THE_START = ("simulated", "fault", "no-device", "dirty-tree", "unknown-tree", "effort", "options")
 
 
 @dataclass(frozen=True)
@@ -80,18 +81,19 @@ def _incomplete(target: Path) -> Path:
 class Certification:
     """Made when the session starts, in the controlling process."""
 
-    def __init__(self, options: CertifyOptions, suite: SuiteSession, argv: Iterable[str]) -> None:
+    def __init__(self, options: CertifyOptions, suite: SuiteSession, conftests: Iterable[Path]) -> None:
         self.options = options
         self.report: Report | None = None
         self.written: Path | None = None
         self.error: PackageError | None = None
         self._suite = suite
         self._began = time.monotonic()
-        self._facts = _gather_facts(options, suite, tuple(argv))
-        areas = {check: ids[0].partition("-")[0] for check, ids in checks_of_suite().items() if ids}
+        self._facts = _gather_facts(options, suite, conftests)
+        areas = {name: check.clauses[0].partition("-")[0] for name, check in checks_of_suite().items() if check.clauses}
         self.progress = Progress(areas, self._began)
         self._kept = self._began
-        self._keep("the run has begun")
+        self.held_back_by = tuple(cap.text for cap in self._keep("the run has begun").verdict.caps if cap.id in _KNOWN_AT_THE_START)
+        """What will hold the run's status back, as far as it is known before the first check."""
 
     def reported(self, check: str, outcome: str) -> str | None:
         """Take note of a check; a line to print where one is due."""
@@ -128,19 +130,20 @@ class Certification:
     def _end(self, ending: str, *, complete: bool) -> RunEnd:
         return RunEnd(time.monotonic() - self._began, complete, ending, frozenset(self._suite.records))
 
-    def _keep(self, ending: str) -> None:
+    def _keep(self, ending: str) -> Report:
         """Write down how far the run has come. A disk that is full now may not be at the end."""
-        if self.options.target is None:
-            return
         report = build_report(self._suite.results_so_far(), self._facts, self._end(ending, complete=False))
+        if self.options.target is None:
+            return report
         try:
             write_package(_incomplete(self.options.target), package_files(report))
             self.error = None
         except PackageError as error:
             self.error = error
+        return report
 
 
-def _gather_facts(options: CertifyOptions, suite: SuiteSession, argv: tuple[str, ...]) -> RunFacts:
+def _gather_facts(options: CertifyOptions, suite: SuiteSession, conftests: Iterable[Path]) -> RunFacts:
     accelerator = suite.backend.accelerator
     told: dict[str, Any]
     try:
@@ -151,9 +154,9 @@ def _gather_facts(options: CertifyOptions, suite: SuiteSession, argv: tuple[str,
     now = datetime.datetime.now(datetime.timezone.utc)
     return RunFacts(
         started=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        argv=argv,
+        argv=suite.options.argv,
         declared=options.declared,
-        suite=suite_facts(),
+        suite=suite_facts(conftests),
         host=host_facts(getattr(accelerator, "visible_devices_grammar", None), os.environ),
         backend=told,
         exceptions=options.exceptions,

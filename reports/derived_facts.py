@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import conformance
-from reports.model import SubjectName
+from conformance.clauses import CLAUSES, Tier
+from reports.model import SubjectName, TierName
 
 SUITE = Path(conformance.__file__).parent
 """The folder of the suite's modules."""
@@ -32,18 +34,39 @@ def configuration_digest(configuration: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(configuration, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class SuiteCheck:
+    """A check as its source declares it: its clauses, the tier that it needs, whether it is a property, and its share of the examples."""
+
+    clauses: tuple[str, ...]
+    tier: TierName
+    is_property: bool
+    share: float
+
+
 @cache
-def checks_of_suite() -> Mapping[str, tuple[str, ...]]:
-    """Every check that the suite's modules define, as `conformance/test_<area>.py::test_…`, with the clause ids written above it."""
+def checks_of_suite() -> Mapping[str, SuiteCheck]:
+    """Every check that the suite's modules define, by its name, `conformance/test_<area>.py::test_…`."""
     return {
-        f"{SUITE.name}/{path.name}::{function.name}": tuple(_clause_ids(function))
+        f"{SUITE.name}/{path.name}::{function.name}": _declared(function)
         for path in sorted(SUITE.glob("test_*.py"))
         for function in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(function, ast.FunctionDef) and function.name.startswith("test_")
     }
 
 
-def _clause_ids(function: ast.FunctionDef) -> Iterator[str]:
-    for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).rpartition(".")[2] == "clause":
-            yield from (str(part.value) for part in decorator.args if isinstance(part, ast.Constant))
+def _declared(function: ast.FunctionDef) -> SuiteCheck:
+    """What stands above a check: `@clause(ids, tier=…, examples=…)` and, for a property, `@given(…)`."""
+    calls = [decorator for decorator in function.decorator_list if isinstance(decorator, ast.Call)]
+    named = [(ast.unparse(call.func).rpartition(".")[2], call) for call in calls]
+    declarations = [call for name, call in named if name == "clause"]
+    clauses = tuple(str(part.value) for call in declarations for part in call.args if isinstance(part, ast.Constant))
+    given = {word.arg: ast.literal_eval(word.value) for call in declarations for word in call.keywords}
+    tiers = [CLAUSES[clause].tiers[0] for clause in clauses if clause in CLAUSES]
+    usual = max(tiers, key=lambda tier: tier.order, default=Tier.HOST)  # as in conformance/gating.py, which needs PyTorch
+    return SuiteCheck(
+        clauses=clauses,
+        tier=Tier(given.get("tier", usual)).value,
+        is_property=any(name == "given" for name, _ in named),
+        share=float(given.get("examples", 1.0)),
+    )

@@ -12,7 +12,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from conformance import CONTRACT_REVISION
@@ -21,7 +21,11 @@ from reports.model import HostFacts, SuiteFacts, TreeState, VisibleDevicesLayer
 
 DISTRIBUTION = "accelerator-conformance"
 _PROJECT = Path(__file__).parent.parent
-_PACKAGES = ("conformance", "fakes", "harness", "reports")
+PACKAGES = ("conformance", "fakes", "harness", "reports")
+"""The packages of this project whose digests a report has."""
+_CONFIGURATION = (  # of pytest, in the folder that holds a checkout
+    *("conftest.py", "pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"),
+)
 _MOST_CHANGED = 20
 _LIBRARIES = (
     *("attrs", "hypothesis", "numpy", "pydantic", "pytest", "pytest-timeout", "pytest-xdist", "torch", "triton"),
@@ -30,18 +34,30 @@ _LIBRARIES = (
 """Distributions whose versions are told where they are installed."""
 
 
-def suite_facts() -> SuiteFacts:
-    """The code that does the testing."""
+def suite_facts(conftests: Iterable[Path] = ()) -> SuiteFacts:
+    """The code that does the testing. `conftests` are the files of that name that pytest has loaded; any but the suite's own is a change
+    of the suite, since it could do anything with a check."""
     commit, tree, changed = tree_state(_PROJECT)
+    own = _PROJECT / "conformance" / "conftest.py"
+    foreign = [_shown(path) for path in conftests if path.resolve() != own.resolve()]
+    if foreign:
+        tree, changed = "dirty", sorted({*changed, *foreign})
     return SuiteFacts(
         version=_version(DISTRIBUTION),
         contract_revision=CONTRACT_REVISION,
         contract_digest=contract_digest(),
-        digests={name: folder_digest(_PROJECT / name) for name in _PACKAGES},
+        digests={name: folder_digest(_PROJECT / name) for name in PACKAGES},
         commit=commit,
         tree=tree,
         changed=tuple(changed[:_MOST_CHANGED]),
     )
+
+
+def _shown(path: Path) -> str:
+    """A path in this project as seen from it; of others the end, which says enough and tells no one's folders."""
+    resolved = path.resolve()
+    inside = resolved.is_relative_to(_PROJECT.resolve())
+    return resolved.relative_to(_PROJECT.resolve()).as_posix() if inside else Path(*resolved.parts[-2:]).as_posix()
 
 
 def folder_digest(folder: Path) -> str:
@@ -60,7 +76,7 @@ def tree_state(project: Path) -> tuple[str, TreeState, list[str]]:
     """
     commit = _git(project, "rev-parse", "HEAD")
     if commit is not None and _git(project, "rev-parse", "--show-toplevel") == str(project.resolve()):
-        status = _git(project, "status", "--porcelain", "--untracked-files=all", "--", *_PACKAGES)
+        status = _git(project, "status", "--porcelain", "--untracked-files=all", "--", *PACKAGES, *_CONFIGURATION)
         if status is None:
             return commit, "unknown", []
         changed = [line[3:] for line in status.splitlines() if line]
@@ -68,7 +84,7 @@ def tree_state(project: Path) -> tuple[str, TreeState, list[str]]:
     recorded = _recorded_digests(project)
     if not recorded:
         return "", "unknown", []
-    present = {path.relative_to(project).as_posix() for name in _PACKAGES for path in (project / name).rglob("*.py")}
+    present = {path.relative_to(project).as_posix() for name in PACKAGES for path in (project / name).rglob("*.py")}
     changed = [name for name, digest in recorded.items() if not _has_digest(project / name, digest)]
     changed = sorted({*changed, *(present - set(recorded))})
     return "", "dirty" if changed else "clean", changed
@@ -101,7 +117,7 @@ def _recorded_digests(project: Path) -> dict[str, str]:
         return {}
     found = {}
     for path in distribution.files or ():
-        ours = path.suffix == ".py" and path.parts[0] in _PACKAGES and path.hash is not None and path.hash.mode == "sha256"
+        ours = path.suffix == ".py" and path.parts[0] in PACKAGES and path.hash is not None and path.hash.mode == "sha256"
         if ours and Path(str(path.locate())).resolve() == (project / path).resolve():
             found[path.as_posix()] = path.hash.value if path.hash is not None else ""
     return found

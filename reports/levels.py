@@ -25,6 +25,7 @@ from reports.model import (
     TierName,
     Verdict,
 )
+from reports.suite_options import doubtful, shown
 
 EXAMPLES_TO_CERTIFY = 1000
 """Examples a property that hardware is certified with: those of the effort `certify`."""
@@ -42,7 +43,7 @@ AREAS_OF_LEVEL: Mapping[LevelName, tuple[str, ...]] = MappingProxyType(
 
 _TIERS: tuple[TierName, ...] = get_args(TierName)
 _FAILING = (Outcome.FAIL, Outcome.FLAKY)
-_SHOWN_NAMES = 3  # of deselected checks
+_SHOWN_NAMES = 3  # of changed files, and of options
 
 
 def clause_outcomes(report: Report) -> dict[str, OutcomeName]:
@@ -118,6 +119,10 @@ def _caps(report: Report) -> Iterable[Cap]:
         yield Cap(id="effort", text=f"{run.examples} examples a property, where certifying takes {EXAMPLES_TO_CERTIFY}")
     if run.deselected:
         yield Cap(id="deselected", text=f"the command line left out {len(run.deselected)} of {run.checks} checks")
+    options = [shown(option) for option in doubtful(run.argv, left_out=bool(run.deselected))]
+    if options:
+        more = ", …" if len(options) > _SHOWN_NAMES else ""
+        yield Cap(id="options", text=f"options could have changed what ran ({', '.join(options[:_SHOWN_NAMES])}{more})")
     for tier in _missing_tiers(report):
         yield Cap(id="missing-tier", text=f"the {tier} tier did not run")
 

@@ -49,7 +49,16 @@ class Cap(Model):
     """One reason why a run certifies less than hardware."""
 
     id: Literal[
-        "simulated", "fault", "interrupted", "no-device", "dirty-tree", "unknown-tree", "effort", "deselected", "missing-tier"
+        "simulated",
+        "fault",
+        "interrupted",
+        "no-device",
+        "dirty-tree",
+        "unknown-tree",
+        "effort",
+        "deselected",
+        "options",
+        "missing-tier",
     ]
     text: str
     """In words, as on the first line of every rendered form."""
@@ -101,6 +110,7 @@ class Run(Model):
     ending: str
     """How the run ended, in words."""
     argv: tuple[str, ...]
+    """The options of the run: those of the configuration and of PYTEST_ADDOPTS first, as pytest puts them together."""
     effort: str
     examples: Count
     """Examples a property."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -70,8 +69,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         from conformance.plugin import SESSION
         from reports.certifying import Certification
 
-        session.config.stash[_RUN] = run = Certification(options, session.config.stash[SESSION], sys.argv[1:])
-        session.config.pluginmanager.register(_Follower(session.config, run), "reports-follower")
+        plugins = session.config.pluginmanager
+        files = (getattr(plugin, "__file__", None) for plugin in plugins.get_plugins())
+        conftests = [Path(file) for file in files if file and Path(file).name == "conftest.py"]
+        session.config.stash[_RUN] = run = Certification(options, session.config.stash[SESSION], conftests)
+        plugins.register(_Follower(session.config, run), "reports-follower")
+        terminal = plugins.get_plugin("terminalreporter")
+        if options.target is not None and run.held_back_by and terminal is not None:
+            terminal.write_line(f"This run will certify nothing: {'; '.join(run.held_back_by)}.", yellow=True)
 
 
 class _Follower:

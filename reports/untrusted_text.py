@@ -13,6 +13,8 @@ from rich.text import Text
 
 _MARKDOWN = re.compile(r"([\\`*_\[\]>#|~])")
 _LINKED = re.compile(r"@|:(?=//)|www(?=\.)", re.IGNORECASE)  # what GitHub makes a mention or a link by itself
+_LOOK_ALIKE = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "FULLWIDTH"})
+_MOST_LOOKED_AT = 2000  # characters
 _SHOWN_AS_IS = frozenset(" ")
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})  # controls, direction marks, surrogates, separators
 
@@ -41,6 +43,16 @@ def markdown(text: str, *, longest: int = 300) -> str:
     """The same for a cell of a Markdown table: nothing in it formats, links, mentions anybody, or ends the cell."""
     shown = _MARKDOWN.sub(r"\\\1", printable(text, longest=longest).replace("&", "&amp;").replace("<", "&lt;"))
     return _LINKED.sub(lambda found: f"{found[0]}\u200b", shown)
+
+
+def mixed_alphabets(text: str) -> dict[str, list[str]]:
+    """The words that are written in letters of several alphabets which look alike, with the names of these alphabets."""
+    found = {}
+    for word in re.findall(r"[^\W\d_]+", text[:_MOST_LOOKED_AT]):
+        alphabets = {unicodedata.name(letter, "?").partition(" ")[0] for letter in word} & _LOOK_ALIKE
+        if len(alphabets) > 1:
+            found[word] = sorted(alphabets)
+    return found
 
 
 def _shown(character: str) -> str:

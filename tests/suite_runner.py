@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +52,6 @@ def run_here(_make_accelerator: object, command_line: list[str]) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
         results = Path(folder) / "results.json"
         with contextlib.redirect_stderr(printed):
-            sys.argv[1:] = command_line  # as reports quote it
             code = main([f"--results={results}", "-p", "no:xdist", *command_line])
         document = json.loads(results.read_text()) if results.exists() else {}
     return {"exit_code": code, "output": printed.getvalue(), "results": document}

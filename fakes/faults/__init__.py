@@ -36,6 +36,7 @@ from fakes.faults import (
     selection,
     serialization,
     streams,
+    threads,
     vendor_probes,
     visible_devices,
 )
@@ -87,6 +88,7 @@ CATALOGUE: Mapping[str, Fault] = assemble(
     selection.FAULTS,
     serialization.FAULTS,
     streams.FAULTS,
+    threads.FAULTS,
     vendor_probes.FAULTS,
     visible_devices.FAULTS,
 )

@@ -1,16 +1,13 @@
-"""Faults that only whole programs show: copies, waits of several kinds, several devices (STR-9, STR-10, STR-11), and threads (THR-1).
+"""Faults that only whole programs show: copies, waits of several kinds, several devices (STR-9, STR-10, STR-11).
 
-For: work that runs too early or is not waited for, and state that threads share. Not for: single events and streams (`events.py`,
-`streams.py`).
+For: work that runs too early or is not waited for. Not for: single events and streams (`events.py`, `streams.py`), nor threads
+(`threads.py`).
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
-
-import torch
 
 from fakes import backward, copies, special_operators
 from fakes.faults.fault import Fault
@@ -244,69 +241,6 @@ def _apply_in_place_kernels_first(patches: Patches) -> None:
     patches.set(DeferringScheduler, "issue", issuing)
 
 
-# Threads -------------------------------------------------------------------------------------------------------------------------
-
-
-def _apply_streams_shared_by_threads(patches: Patches) -> None:
-    shared: dict[tuple[int, int], StreamState] = {}
-
-    def current_stream(self: Any, index: int) -> StreamState:
-        return shared.get((self._generation, index)) or self.device(index).default_stream
-
-    def set_stream(self: Any, stream: StreamState) -> None:
-        shared[(self._generation, stream.device_index)] = stream
-
-    patches.set(Machine, "current_stream", current_stream)
-    patches.set(Machine, "set_stream", set_stream)
-
-
-def _apply_threads_inherit_streams(patches: Patches) -> None:
-    """A new thread starts on the streams that are current in the thread that starts it."""
-    start, run = threading.Thread.start, threading.Thread.run
-
-    def starting(self: Any) -> None:
-        machine = current_machine()
-        self._streams = [machine.current_stream(index) for index in range(machine.device_count())] if machine.is_initialized else []
-        start(self)
-
-    def running(self: Any) -> None:
-        for stream in getattr(self, "_streams", ()):
-            current_machine().set_stream(stream)
-        run(self)
-
-    patches.set(threading.Thread, "start", starting)
-    patches.set(threading.Thread, "run", running)
-
-
-def _apply_threads_inherit_autocast(patches: Patches) -> None:
-    """A new thread starts inside the autocast of the thread that starts it."""
-    start, run = threading.Thread.start, threading.Thread.run
-
-    def starting(self: Any) -> None:
-        kind = current_machine().persona.device_type
-        self._autocast = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-        start(self)
-
-    def running(self: Any) -> None:
-        enabled, dtype = getattr(self, "_autocast", (False, None))
-        if enabled:
-            with torch.autocast(current_machine().persona.device_type, dtype=dtype):
-                run(self)
-        else:
-            run(self)
-
-    patches.set(threading.Thread, "start", starting)
-    patches.set(threading.Thread, "run", running)
-
-
-def _apply_backward_where_it_is_called(patches: Patches) -> None:
-    patches.set(backward.Backward, "enter_node", nothing)
-
-
-def _apply_backward_on_default_stream(patches: Patches) -> None:
-    patches.set(backward.ForwardStreams, "at", lambda _self, _index, _number: None)
-
-
 def _fault(fault_id: str, clause_id: str, summary: str, apply: Apply, seen_in: str = "derived") -> Fault:
     return Fault(fault_id, (clause_id,), summary, seen_in, apply)
 
@@ -388,28 +322,4 @@ FAULTS: tuple[Fault, ...] = (
         "str-default-stream-drops-waits", "STR-2", "The default stream drops its waits.", _apply_default_stream_waits_for_nothing
     ),
     _fault("str-additions-overtake", "STR-1", "Additions overtake the launch before them.", _apply_in_place_kernels_first),
-    _fault(
-        "thr-current-stream-shared", "THR-1", "All threads share one current stream a device.", _apply_streams_shared_by_threads
-    ),
-    _fault(
-        "thr-current-stream-inherited",
-        "THR-1",
-        "A new thread starts on its starter's current stream.",
-        _apply_threads_inherit_streams,
-    ),
-    _fault(
-        "thr-autocast-inherited", "THR-1", "A new thread starts inside its starter's autocast.", _apply_threads_inherit_autocast
-    ),
-    _fault(
-        "thr-backward-where-it-is-called",
-        "THR-1",
-        "Backward runs on the caller's device and stream.",
-        _apply_backward_where_it_is_called,
-    ),
-    _fault(
-        "thr-backward-on-default-stream",
-        "THR-1",
-        "Backward runs on the default stream, whatever the forward ran on.",
-        _apply_backward_on_default_stream,
-    ),
 )

@@ -14,7 +14,7 @@ import torch
 from fakes.faults.fault import Fault
 from fakes.patching import Patches
 from harness.routed_experts import padding
-from harness.routed_experts.layout import ParallelLayout
+from harness.routed_experts.layout import Holding, ParallelLayout
 
 Apply: TypeAlias = Callable[[Patches], None]
 
@@ -38,7 +38,7 @@ def _other_lengths(change: Callable[[ParallelLayout, int], int]) -> Apply:
     """Zigzag computed from other sequence lengths than the tokens'."""
 
     def apply(patches: Patches) -> None:
-        for name in ("_zigzag_spans", "_rows_before_tail"):
+        for name in ("_zigzag_holdings", "_rows_before_tail"):
             original = getattr(ParallelLayout, name)
 
             def changed(layout: ParallelLayout, lengths: Sequence[int], original: Any = original) -> Any:
@@ -53,17 +53,20 @@ def _other_chunks(choose: Callable[[ParallelLayout, bool], int]) -> Apply:
     """A rank's two chunks chosen otherwise; `choose` is told whether it is for the second."""
 
     def apply(patches: Patches) -> None:
-        original = ParallelLayout._zigzag_spans
+        original = ParallelLayout._zigzag_holdings
 
-        def rechosen(layout: ParallelLayout, lengths: Sequence[int]) -> list[tuple[int, int, int, int]]:
-            spans = []
-            for row, count, sequence, first in original(layout, lengths):
-                index, offset = divmod(first, layout.chunk_length(lengths[sequence]))
-                chunk = choose(layout, index >= layout.context_parallel_size) % (2 * layout.context_parallel_size)
-                spans.append((row, count, sequence, chunk * layout.chunk_length(lengths[sequence]) + offset))
-            return spans
+        def rechosen(layout: ParallelLayout, lengths: Sequence[int]) -> list[Holding]:
+            own = layout.context_parallel_rank, _late(layout)
+            shifts = [
+                choose(layout, is_second) % (2 * layout.context_parallel_size) - own[is_second] for is_second in (False, True)
+            ]
+            return [
+                (sequence, first + shifts[0] * chunk, count, second + shifts[1] * chunk, second_count)
+                for sequence, first, count, second, second_count in original(layout, lengths)
+                for chunk in [layout.chunk_length(lengths[sequence])]
+            ]
 
-        patches.set(ParallelLayout, "_zigzag_spans", rechosen)
+        patches.set(ParallelLayout, "_zigzag_holdings", rechosen)
 
     return apply
 
@@ -110,12 +113,15 @@ def _length_not_padded(patches: Patches) -> None:
 
 
 def _short_chunks_lost(patches: Patches) -> None:
-    original = ParallelLayout._zigzag_spans
+    original = ParallelLayout._zigzag_holdings
 
-    def lost(layout: ParallelLayout, lengths: Sequence[int]) -> list[tuple[int, int, int, int]]:
-        return [span for span in original(layout, lengths) if span[3] < lengths[span[2]]]
+    def lost(layout: ParallelLayout, lengths: Sequence[int]) -> list[Holding]:
+        return [
+            (sequence, first, count * (first < lengths[sequence]), second, second_count * (second < lengths[sequence]))
+            for sequence, first, count, second, second_count in original(layout, lengths)
+        ]
 
-    patches.set(ParallelLayout, "_zigzag_spans", lost)
+    patches.set(ParallelLayout, "_zigzag_holdings", lost)
 
 
 def _ranks_unchecked(patches: Patches) -> None:

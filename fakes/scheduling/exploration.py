@@ -33,7 +33,8 @@ Name = tuple[int, int]
 
 @dataclass(frozen=True)
 class Run(Generic[Result]):
-    """One order: `order` names the launches as they ran, `result` is what the program returned, None where it raised `error`."""
+    """One order: `order` names the launches as they ran, with the lines that issued them; `result` is what the program returned, None
+    where it raised `error`."""
 
     order: tuple[str, ...]
     result: Result | None
@@ -184,11 +185,12 @@ def _plan_reversals(steps: list[_Step], ran: Sequence[Launch]) -> None:
 def explore(program: Callable[[], Result], *, most: int = 10_000) -> Iterator[Run[Result]]:
     """Run a program on the installed machine once for each class of equivalent orders.
 
-    Each time the machine is as after a reboot (same devices and memory); when the program returns, what is pending runs too, and the
-    machine's own schedule comes back at the end. `most` is how many times the program may be started, orders that turn out to be
-    covered included.
+    Each time the machine is as after a reboot (same devices and memory), so the program makes its tensors and streams itself; when it
+    returns, what is pending runs too, and the machine's own schedule comes back at the end. `most` is how many times the program may be
+    started, orders that turn out to be covered included. Under pytest, `simulated_machine(schedule="explore")` does this to a test.
 
     Raises:
+        MachineNotInstalledError: no machine is installed.
         UnfinishedExplorationError: there are more.
     """
     from fakes.machine import current_machine
@@ -238,4 +240,4 @@ def _run_once(program: Callable[[], Result], scheduler: ExploringScheduler) -> R
         return None
     finally:
         scheduler.is_over = True
-    return Run(tuple(repr(launch) for launch in scheduler.ran), result, error)
+    return Run(tuple(f"{launch!r}, at {launch.where}" for launch in scheduler.ran), result, error)

@@ -79,41 +79,32 @@ def _write(
     numbering: padding_rows.Numbering,
 ) -> None:
     """Write all rows in one concatenation, but for a long tail, which is written in place."""
+    padding = padding_rows.PaddingPieces(numbering, out, layout.most_padding_behind)
     pieces: list[torch.Tensor] = []
-    gaps: list[tuple[int, int, int]] = []  # (index in pieces, first row in the table, count)
-    end = padded = 0
-    for local_row, count, sequence, first in layout.spans(lengths):
-        end = local_row + count
-        sources = lengths[sequence] - 1 - first
-        if sources >= count:
-            pieces.append(routed_experts[sequence][first : first + count])
-            continue
-        if sources > 0:
-            pieces.append(routed_experts[sequence][first : first + sources])
-        else:
-            sources = 0
-        gaps.append((len(pieces), numbering.table_row(first + sources - lengths[sequence] + 1, padded), count - sources))
-        pieces.append(out)
-        padded += count - sources
+    end = 0
+    for sequence, first, count, second, second_count in layout.holdings(lengths):
+        experts, rows = routed_experts[sequence], lengths[sequence] - 1
+        end += count + second_count
+        if count:
+            if first < rows:
+                pieces.append(experts[first : first + count])
+            if first + count > rows:
+                pieces += padding.behind(first - rows, count)
+        if second_count:
+            if second < rows:
+                pieces.append(experts[second : second + second_count])
+            if second + second_count > rows:
+                pieces += padding.behind(second - rows, second_count)
     tail = out.size(0) - end
-    number = layout.first_tail_number(lengths, end) if tail else 0
-    if gaps:
-        # Padding behind sequences is short and its numbering comes round, so one small table serves all of it.
-        table_rows = max([row + count for _, row, count in gaps])
-        table = numbering.table(out, table_rows)
-        cut: dict[tuple[int, int], torch.Tensor] = {}
-        for index, row, count in gaps:
-            if (row, count) not in cut:
-                cut[row, count] = table[row : row + count]
-            pieces[index] = cut[row, count]
-        row = numbering.table_row(number + 1, padded)
-        if row + tail <= table_rows:
-            pieces.append(table[row : row + tail])
-            tail = 0
-    if pieces:
-        torch.cat(pieces, out=out[: out.size(0) - tail])
     if tail:
-        numbering.write_tail(out[-tail:], number, padded)
+        number = layout.first_tail_number(lengths, end)
+        if padding.holds(number + 1, tail):
+            pieces += padding.behind(number + 1, tail)
+        else:
+            numbering.write_tail(out[-tail:], number, padding.count)
+            out = out[:-tail]
+    if pieces:
+        torch.cat(pieces, out=out)
 
 
 def check_expert_ids(routed_experts: Sequence[torch.Tensor], num_experts: int) -> None:
@@ -155,14 +146,14 @@ def _checked_lengths(routed_experts: Sequence[torch.Tensor], tokens: Sequence[to
     form: tuple[int, int, torch.dtype, torch.device] | None = None
     for experts, ids in zip(routed_experts, tokens, strict=True):
         sequence = len(lengths)
-        if ids.ndim != 1:
-            raise RoutedExpertsError(f"sequence {sequence}: token ids have shape {list(ids.shape)}, not [tokens]")
-        length = ids.shape[0]
-        if experts.ndim != 3:
+        if len(shape := ids.shape) != 1:
+            raise RoutedExpertsError(f"sequence {sequence}: token ids have shape {list(shape)}, not [tokens]")
+        (length,) = shape
+        if len(shape := experts.shape) != 3:
             raise RoutedExpertsError(
-                f"sequence {sequence}: routed experts have shape {list(experts.shape)}, not [tokens − 1, layers, top_k]"
+                f"sequence {sequence}: routed experts have shape {list(shape)}, not [tokens − 1, layers, top_k]"
             )
-        rows, layers, top_k = experts.shape
+        rows, layers, top_k = shape
         if rows != length - 1:
             raise RoutedExpertsError(
                 f"sequence {sequence}: {rows} rows of routed experts for {length} tokens; there must be one row less than tokens, "

@@ -56,8 +56,9 @@ class TokenLocation(NamedTuple):
     local_row: int
 
 
-Span: TypeAlias = "tuple[int, int, int, int]"
-"""(local row, count, sequence, first position): positions of one padded sequence that lie together in a rank's rows."""
+Holding: TypeAlias = "tuple[int, int, int, int, int]"
+"""(sequence, first position, count, second first position, second count): what a rank holds of one padded sequence, in local order. It is
+one run of positions, or the two that zigzag gives; a count may be 0."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,11 @@ class ParallelLayout:
             for tensor_parallel_rank in range(self.tensor_parallel_size):
                 yield self.of_rank(context_parallel_rank=context_parallel_rank, tensor_parallel_rank=tensor_parallel_rank)
 
+    @property
+    def most_padding_behind(self) -> int:
+        """No sequence has more padding rows, its last token's included, than this."""
+        return 2 * self.context_parallel_size if self.zigzag else 1
+
     # Lengths ------------------------------------------------------------------------------------------------------------------
 
     def chunk_length(self, sequence_length: int) -> int:
@@ -161,67 +167,63 @@ class ParallelLayout:
             RoutedExpertsError: a sequence length below 1.
         """
         _check_lengths(sequence_lengths)
-        runs = []
+        runs: list[RowRun] = []
         end = 0
-        for local_row, count, sequence, first in self.spans(sequence_lengths):
-            end = local_row + count
-            sources = sequence_lengths[sequence] - 1 - first
-            if sources >= count:
-                runs.append(RowRun(local_row, count, RowKind.SOURCE, sequence, first))
-            elif sources > 0:
-                runs.append(RowRun(local_row, sources, RowKind.SOURCE, sequence, first))
-                runs.append(RowRun(local_row + sources, count - sources, RowKind.SEQUENCE_PADDING, sequence, first + sources))
-            else:
-                runs.append(RowRun(local_row, count, RowKind.SEQUENCE_PADDING, sequence, first))
+        for sequence, first, count, second, second_count in self.holdings(sequence_lengths):
+            for start, length in ((first, count), (second, second_count)):
+                sources = min(max(sequence_lengths[sequence] - 1 - start, 0), length)
+                if sources:
+                    runs.append(RowRun(end, sources, RowKind.SOURCE, sequence, start))
+                if sources < length:
+                    runs.append(RowRun(end + sources, length - sources, RowKind.SEQUENCE_PADDING, sequence, start + sources))
+                end += length
         tail = self.local_length(sequence_lengths) - end
         if tail:
             runs.append(RowRun(end, tail, RowKind.TAIL_PADDING, None, self.first_tail_number(sequence_lengths, end)))
         return runs
 
-    def spans(self, sequence_lengths: Sequence[int]) -> list[Span]:
-        """This rank's rows but for the tail, as stretches of padded sequences in local order, without gaps from row 0 on.
+    def holdings(self, sequence_lengths: Sequence[int]) -> list[Holding]:
+        """This rank's rows but for the tail, in local order and without gaps from row 0 on, each sequence that has any once.
 
         The quick form of `runs`, for lengths of at least 1: source and padding rows are not told apart, and nothing is checked.
         """
-        return self._zigzag_spans(sequence_lengths) if self.zigzag else self._joined_spans(sequence_lengths)
+        return self._zigzag_holdings(sequence_lengths) if self.zigzag else self._joined_holdings(sequence_lengths)
 
-    def _zigzag_spans(self, sequence_lengths: Sequence[int]) -> list[Span]:
+    def _zigzag_holdings(self, sequence_lengths: Sequence[int]) -> list[Holding]:
         window_start, window_end = self._window(sequence_lengths)
         chunks = 2 * self.context_parallel_size
         early, late = self.context_parallel_rank, chunks - 1 - self.context_parallel_rank
-        spans: list[Span] = []
-        row = -window_start
-        length_of_window = window_end - window_start
+        holdings: list[Holding] = []
+        row = 0
         for sequence, length in enumerate(sequence_lengths):
             chunk = -(-length // chunks)
             middle, end = row + chunk, row + 2 * chunk
-            if row >= 0 and end <= length_of_window:
-                spans.append((row, chunk, sequence, early * chunk))
-                spans.append((middle, chunk, sequence, late * chunk))
-            elif end > 0:
-                if row >= length_of_window:
+            if row >= window_start and end <= window_end:
+                holdings.append((sequence, early * chunk, chunk, late * chunk, chunk))
+            elif end > window_start:
+                if row >= window_end:
                     break
-                for start, position in ((row, early * chunk), (middle, late * chunk)):
-                    first = max(start, 0)
-                    count = min(start + chunk, length_of_window) - first
-                    if count > 0:
-                        spans.append((first, count, sequence, position + first - start))
+                first, second = max(row, window_start), max(middle, window_start)
+                count, second_count = min(middle, window_end) - first, min(end, window_end) - second
+                holdings.append(
+                    (sequence, early * chunk + first - row, max(count, 0), late * chunk + second - middle, max(second_count, 0))
+                )
             row = end
-        return spans
+        return holdings
 
-    def _joined_spans(self, sequence_lengths: Sequence[int]) -> list[Span]:
+    def _joined_holdings(self, sequence_lengths: Sequence[int]) -> list[Holding]:
         """Without zigzag a rank's rows are a window of the joined sequences."""
         window_start, window_end = self._joined_window(sequence_lengths)
-        spans: list[Span] = []
+        holdings: list[Holding] = []
         row = 0
         for sequence, length in enumerate(sequence_lengths):
             if row + length > window_start:
                 if row >= window_end:
                     break
                 first, end = max(row, window_start), min(row + length, window_end)
-                spans.append((first - window_start, end - first, sequence, first - row))
+                holdings.append((sequence, first - row, end - first, 0, 0))
             row += length
-        return spans
+        return holdings
 
     def _joined_window(self, sequence_lengths: Sequence[int]) -> tuple[int, int]:
         start, end = self._window(sequence_lengths)
@@ -246,8 +248,9 @@ class ParallelLayout:
             return before + start - _sources_before(before + start, sequence_lengths)
         whole = dataclasses.replace(self, sequence_parallel=False)
         sources = 0
-        for local_row, count, sequence, first in whole.spans(sequence_lengths) if start else ():
-            sources += max(0, min(start - local_row, count, sequence_lengths[sequence] - 1 - first))
+        for run in whole.runs(sequence_lengths) if start else ():
+            if run.kind is RowKind.SOURCE:
+                sources += max(0, min(start - run.local_row, run.length))
         for length in sequence_lengths:
             chunk = self.chunk_length(length)
             late = (2 * self.context_parallel_size - self.context_parallel_rank) * chunk
@@ -293,10 +296,12 @@ class ParallelLayout:
             return torch.empty(0, dtype=torch.int64)
         lengths = [len(ids) for ids in tokens]
         out = torch.full((self.local_length(lengths),), padding_token_id, dtype=tokens[0].dtype, device=tokens[0].device)
-        for local_row, count, sequence, first in self.spans(lengths):
-            real = min(count, lengths[sequence] - first)
-            if real > 0:
-                out[local_row : local_row + real] = tokens[sequence][first : first + real]
+        row = 0
+        for sequence, first, count, second, second_count in self.holdings(lengths):
+            for start, length in ((first, count), (second, second_count)):
+                ids = tokens[sequence][start : start + length]
+                out[row : row + len(ids)] = ids
+                row += length
         return out
 
 

@@ -14,6 +14,10 @@ from typing import Protocol
 
 import torch
 
+_BLOCKS = (16, 4, 1)
+"""Rows of the views of which runs are made where all padding rows are alike."""
+_MOST_ALIKE = 128
+"""A longer tail of such rows is written in place."""
 _BLOCK_ROWS = 256
 """Rows of `spread` computed at a time: bounds the memory that the computation takes beside the output."""
 
@@ -36,11 +40,13 @@ def write_sequential(rows: torch.Tensor, *, first: int, num_experts: int) -> Non
     if phase + length > num_experts:
         cycle.remainder_(num_experts)
     cycle = cycle.to(rows.dtype)
+    whole, rest = divmod(total, length)
+    if not rest:
+        rows.view(whole, length).copy_(cycle)
+        return
     flat = rows.view(-1)
-    whole = total // length
-    flat[: whole * length].view(whole, length).copy_(cycle)
-    if whole * length < total:
-        flat[whole * length :].copy_(cycle[: total - whole * length])
+    flat[:-rest].view(whole, length).copy_(cycle)
+    flat[-rest:].copy_(cycle[:rest])
 
 
 def write_spread(rows: torch.Tensor, *, first: int, num_experts: int, expert_parallel_size: int) -> None:
@@ -66,12 +72,18 @@ def write_spread(rows: torch.Tensor, *, first: int, num_experts: int, expert_par
 class Numbering(Protocol):
     """How the padding of one rank is numbered: rows behind sequences from a table that is shared by all, the tail in place."""
 
+    period: int
+    """After so many rows the numbering comes round; the last token's row, where it is a group of its own, is not counted."""
+
     def table_row(self, behind: int, padded: int) -> int:
         """Where in the table a run of padding begins.
 
         `behind` is its first row's distance from the last token, so 0 is the last token's row; a run in the tail counts as if it began
         behind a last token. `padded` is how many padding rows precede it on this rank.
         """
+
+    def table_rows(self, most_behind: int, rows: int) -> int:
+        """How long the table must be where no sequence has more padding rows than `most_behind`, and the rank has so many rows."""
 
     def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
         """The first `count` rows of the table `[count, layers, top_k]`, in the dtype and on the device of `like`."""
@@ -80,22 +92,74 @@ class Numbering(Protocol):
         """Fill the tail, whose first row has this number in it, and is preceded by `padded` padding rows on this rank."""
 
 
+class PaddingPieces:
+    """Padding rows behind one rank's sequences, as views of one small table, for a concatenation.
+
+    Args:
+        numbering: how the rows are numbered.
+        like: the rows that they will be part of, `[rows, layers, top_k]`.
+        most_behind: no sequence has more padding rows.
+    """
+
+    def __init__(self, numbering: Numbering, like: torch.Tensor, most_behind: int) -> None:
+        self.count = 0
+        """How many rows have been asked for."""
+        self._numbering = numbering
+        self._like = like
+        self._alike = numbering.period == 1
+        self._rows = _BLOCKS[0] if self._alike else numbering.table_rows(most_behind, len(like))
+        self._views: dict[tuple[int, int], torch.Tensor] = {}
+        self._blocks: list[list[torch.Tensor]] = []
+
+    def holds(self, distance: int, count: int) -> bool:
+        """Whether the tail is short enough to be taken from the table, as a run behind a last token."""
+        if self._alike:
+            return count <= _MOST_ALIKE
+        return self._numbering.table_row(distance, self.count) + count <= self._rows
+
+    def behind(self, distance: int, count: int) -> list[torch.Tensor]:
+        """The rows of a run of which the first is `distance` behind a last token's row; those before it (distance < 0) are left out."""
+        if distance < 0:
+            count += distance
+            distance = 0
+        self.count += count
+        if not self._alike:
+            return [self._view(self._numbering.table_row(distance, self.count - count), count)]
+        # A view costs as much as copying several rows, so the same few serve all runs.
+        if not self._blocks:
+            self._blocks = [[self._view(0, rows)] for rows in _BLOCKS]
+        large, small, one = self._blocks
+        return large * (count >> 4) + small * (count >> 2 & 3) + one * (count & 3)
+
+    def _view(self, row: int, count: int) -> torch.Tensor:
+        view = self._views.get((row, count))
+        if view is None:
+            if not self._views:
+                self._table = self._numbering.table(self._like, self._rows)
+            view = self._views[row, count] = self._table[row : row + count]
+        return view
+
+
 class SequentialNumbering:
     """The seed's numbering: it starts again with each group, and the last token's row is a group of its own."""
 
     def __init__(self, layers: int, top_k: int, num_experts: int) -> None:
         self._num_experts = num_experts
         # The numbering comes round when a row starts with expert 0 again.
-        self._period = num_experts // math.gcd(num_experts, layers * top_k)
+        self.period = num_experts // math.gcd(num_experts, layers * top_k)
 
     def table_row(self, behind: int, padded: int) -> int:  # noqa: ARG002 - see the protocol
         """As the protocol."""
-        return (behind - 1) % self._period + 1 if behind else 0
+        return (behind - 1) % self.period + 1 if behind else 0
+
+    def table_rows(self, most_behind: int, rows: int) -> int:  # noqa: ARG002 - see the protocol
+        """As the protocol."""
+        return min(self.period, most_behind) + most_behind
 
     def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
         """As the protocol: the last token's row, then the rows behind it."""
         table = like.new_empty((count, *like.shape[1:]))
-        if count == 1 or self._period == 1:
+        if count == 1 or self.period == 1:
             write_sequential(table, first=0, num_experts=self._num_experts)
         else:
             write_sequential(table[1:], first=0, num_experts=self._num_experts)
@@ -118,13 +182,17 @@ class SpreadNumbering:
         least, larger_ranks = divmod(num_experts, expert_parallel_size)
         if top_k <= least * expert_parallel_size:
             turn = expert_parallel_size * least * (least + 1 if larger_ranks else 1)
-            self._period = turn // math.gcd(turn, top_k)
+            self.period = turn // math.gcd(turn, top_k)
         else:
-            self._period = larger_ranks // math.gcd(larger_ranks, top_k - least * expert_parallel_size)
+            self.period = larger_ranks // math.gcd(larger_ranks, top_k - least * expert_parallel_size)
 
     def table_row(self, behind: int, padded: int) -> int:  # noqa: ARG002 - see the protocol
         """As the protocol."""
-        return padded % self._period
+        return padded % self.period
+
+    def table_rows(self, most_behind: int, rows: int) -> int:
+        """As the protocol."""
+        return min(self.period + most_behind, rows)
 
     def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
         """As the protocol."""

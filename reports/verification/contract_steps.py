@@ -1,21 +1,19 @@
 """Steps about clauses and checks: the contract's, whole and once, with the outcomes that their checks give.
 
-For: `examining.py`. Not for: what follows from the outcomes (`worth_steps.py`).
+For: `examining.py`. Not for: what follows from the outcomes (`worth_steps.py`), or
+what the suite has (`suite_steps.py`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterator
 
 from conformance.clauses import Clause
-from reports.derived_facts import SUITE, checks_of_suite
-from reports.facts import folder_digest
 from reports.levels import clause_outcomes
 from reports.model import CheckResult, ClauseResult
 from reports.rendering import REPORT
-from reports.verification.findings import Examined, Finding, NotChecked, Note, Said, Step
+from reports.verification.findings import Examined, Finding, Note, Said, Step
 
 _NEEDS_FAILURE = frozenset({"fail", "flaky"})
 _NEEDS_REASON = frozenset({"unsupported", "not-run", "not-checkable", "fail", "flaky", "harness-error"})
@@ -89,33 +87,6 @@ def find_checks(examined: Examined) -> Iterator[Said]:
         yield from _inconsistent(check)
 
 
-def find_suite(examined: Examined) -> Iterator[Said]:
-    """The checks are those that the suite has, where the suite is the one here."""
-    report = examined.report
-    theirs, mine = report.suite.digests.get("conformance"), _digest_of_suite()
-    if theirs != mine:
-        yield NotChecked("Made with another version of the suite: whether the report has all of its checks is not known here.")
-        return
-    found: dict[str, set[str]] = {}
-    for clause in report.clauses:
-        for name in clause.checks:
-            found.setdefault(name.partition("[")[0], set()).add(clause.id)
-    due = checks_of_suite()
-    for name in sorted(found.keys() | due.keys()):
-        if found.get(name, set()) != set(due.get(name, ())):
-            message = f"stands under {_listed(found.get(name, ()))}; in the suite under {_listed(due.get(name, ()))}"
-            yield Finding.about("check-list", f"{REPORT}/checks/{name}", message)
-
-
-@cache
-def _digest_of_suite() -> str:
-    return folder_digest(SUITE)
-
-
-def _listed(ids: Iterable[str]) -> str:
-    return ", ".join(sorted(ids)) or "no clause"
-
-
 def _inconsistent(check: CheckResult) -> Iterator[Said]:
     where = f"{REPORT}/checks/{check.name}"
     if check.outcome in ("waived", "known-failure", "not-yet-checked"):
@@ -149,6 +120,5 @@ def _at(clause_id: str) -> str:
 CONTRACT_STEPS = (
     Step("clauses", "Every clause of the contract is there once, as the contract has it", find_clauses),
     Step("checks", "Every check is there once, with what its outcome needs", find_checks),
-    Step("suite", "The checks are those of the suite", find_suite),
     Step("outcomes", "Every clause has the outcome that its checks give", find_outcomes),
 )

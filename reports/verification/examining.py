@@ -15,14 +15,16 @@ from reports.safe_archive import DEFAULT_LIMITS, read_package
 from reports.untrusted_text import printable
 from reports.verification.contract import Contract, this_contract
 from reports.verification.contract_steps import CONTRACT_STEPS
+from reports.verification.fact_steps import FACT_STEPS
 from reports.verification.findings import Examined, Finding, State, StepResult, Verdict, Verification, take
 from reports.verification.package_steps import PACKAGE_STEPS
+from reports.verification.suite_steps import SUITE_STEPS
 from reports.verification.worth_steps import WORTH_STEPS
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-STEPS = (*CONTRACT_STEPS, *WORTH_STEPS, *PACKAGE_STEPS)
+STEPS = (*CONTRACT_STEPS, *SUITE_STEPS, *WORTH_STEPS, *FACT_STEPS, *PACKAGE_STEPS)
 _READ, _SCHEMA = "The package can be read safely", "report.json keeps the published schema"
 
 SIGNED = (

@@ -8,17 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from conformance.backends import FAKE_PREFIX
 from conformance.effort_sizes import EXAMPLES
-from reports.derived_facts import configuration_digest, supplied_subjects
 from reports.known_failures import problems
 from reports.levels import count_outcomes, judge
-from reports.model import Report
 from reports.rendering import REPORT
-from reports.verification import command_line_options
+from reports.suite_options import DEFAULTS, SIMULATED_ONLY, VALUES, doubtful, read, shown
 from reports.verification.findings import Examined, Finding, Note, Said, Step
-
-_FAKES = "fakes."
 
 
 def find_counts(examined: Examined) -> Iterator[Said]:
@@ -62,7 +57,6 @@ def _name(part: object) -> str:
 def find_run(examined: Examined) -> Iterator[Said]:
     """How the run was made agrees with itself."""
     report = examined.report
-    yield from _simulated(report)
     run = report.run
     try:
         datetime.strptime(run.started, "%Y-%m-%dT%H:%M:%SZ")
@@ -84,64 +78,31 @@ def find_run(examined: Examined) -> Iterator[Said]:
             yield Finding.about(
                 "run-deselected", f"{REPORT}/run/deselected", f"{name} was left out, and has the outcome {names[name]}"
             )
-    yield from _derived(report)
-    if report.suite.tree == "clean" and report.suite.changed:
-        yield Finding.about("tree", f"{REPORT}/suite/tree", f"clean, and {report.suite.changed[0]} was changed")
-
-
-def _derived(report: Report) -> Iterator[Said]:
-    """Facts that follow from others."""
-    backend = report.backend
-    supplied = supplied_subjects(backend.normalizer, backend.aligner)
-    if backend.supplied != supplied:
-        message = f"{', '.join(backend.supplied)}; with this normalizer and aligner they are {', '.join(supplied)}"
-        yield Finding.about("supplied", f"{REPORT}/backend/supplied", message)
-    if backend.configuration_digest != configuration_digest(backend.configuration):
-        yield Finding("configuration-digest", f"{REPORT}/backend/configuration_digest", "not the digest of the configuration shown")
-
-
-def _simulated(report: Report) -> Iterator[Said]:
-    """What is said to be no fake does not look like one."""
-    backend = report.backend
-    if backend.simulated:
-        return
-    signs = {
-        "backend/name": backend.name.startswith(FAKE_PREFIX),
-        "backend/adapter": backend.adapter.startswith(_FAKES),
-        "backend/accelerator": backend.accelerator.startswith(_FAKES),
-        "run/argv": any(
-            option.name == "--backend" and (option.value or "").startswith(FAKE_PREFIX)
-            for option in command_line_options.read(report.run.argv)
-        ),
-    }
-    for place, is_sign in signs.items():
-        if is_sign:
-            yield Finding(
-                "simulated", f"{REPORT}/{place}", "names a simulated machine, and the report says that nothing was simulated"
-            )
-    if backend.no_device_reason is None and not report.host.devices:
-        yield Finding("devices", f"{REPORT}/host/devices", "no device is named, and nothing says that there was none")
 
 
 def find_command_line(examined: Examined) -> Iterator[Said]:
     """The command line says what the report says, and nothing that takes checks away without holding the status back."""
     report = examined.report
-    options = list(command_line_options.read(report.run.argv))
-    given = {option.name: option.value or "" for option in options if option.name}
-    for name, place in command_line_options.VALUES.items():
-        if name in given and place:
-            part, _, field = place.partition("/")
-            has = getattr(getattr(report, part), field)
-            if not _is_same(given[name], has):
-                message = f"the command line says {name}={given[name]}, and the report {has}"
-                yield Finding.about("argv", f"{REPORT}/{place}", message)
+    given = {option.name: option.value or "" for option in read(report.run.argv) if option.name}
+    if "--certify" not in given:
+        yield Finding("argv", f"{REPORT}/run/argv", "there is no --certify, without which the suite writes no package")
+    for name, place in VALUES.items():
+        said = given.get(name, DEFAULTS.get(name))
+        if said is None or not place:
+            continue
+        part, _, field = place.partition("/")
+        has = getattr(getattr(report, part), field)
+        if not _is_same(said, has):
+            line = f"the command line says {name}={said}" if name in given else f"the command line has no {name}"
+            yield Finding.about("argv", f"{REPORT}/{place}", f"{line}, and the report says {has}")
     if report.run.effort in EXAMPLES and "--examples" not in given and report.run.examples != EXAMPLES[report.run.effort]:
         message = f"{report.run.examples} examples, where the effort {report.run.effort} has {EXAMPLES[report.run.effort]}"
         yield Finding("argv", f"{REPORT}/run/examples", message)
-    for option in options:
-        if command_line_options.is_harmless(option):
-            continue
-        text = f"{command_line_options.shown(option)} could have changed what ran"
+    for name in SIMULATED_ONLY:
+        if given.get(name) and not report.backend.simulated:
+            yield Finding("argv", f"{REPORT}/run/argv", f"{name}, which the suite refuses for a device that is not simulated")
+    for option in doubtful(report.run.argv, left_out=bool(report.run.deselected)):
+        text = f"{shown(option)} could have changed what ran"
         if report.verdict.status == "hardware":
             yield Finding.about("argv-disabling", f"{REPORT}/run/argv", f"{text}, and the status is hardware")
         else:
@@ -158,7 +119,7 @@ def _is_same(given: str, has: object) -> bool:
 def find_exceptions(examined: Examined) -> Iterator[Said]:
     """Known failures and waivers come from a file, are in force, and cover what they say."""
     report, exceptions = examined.report, examined.report.exceptions
-    named_on_line = any(option.name == "--known-failures" for option in command_line_options.read(report.run.argv))
+    named_on_line = any(option.name == "--known-failures" for option in read(report.run.argv))
     if exceptions is None:
         if named_on_line:
             yield Finding("exceptions", f"{REPORT}/exceptions", "the command line has --known-failures, and the report shows none")

@@ -123,6 +123,7 @@ BAD_SETTINGS: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
     ({"memory": ["1 GiB", "none"]}, MachineConfigurationError, "none"),
     ({"schedule": "sometimes"}, UnsupportedScheduleError, "eager"),
     ({"schedule": []}, UnsupportedScheduleError, "eager"),
+    ({"schedule": "explore"}, UnsupportedScheduleError, "explore.program"),
     ({"seed": -1}, MachineConfigurationError, "seed=-1"),
     ({"seed": "0"}, MachineConfigurationError, "seed='0'"),
     ({"detect_races": "yes"}, MachineConfigurationError, "detect_races='yes'"),

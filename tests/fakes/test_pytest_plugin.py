@@ -40,6 +40,50 @@ def test_ends():
     assert torch.musa.device_count() == 3
     fakes.installed_machine().uninstall()
 
+def add_on_two_streams(wait):
+    x = torch.zeros(2, device="musa")
+    torch.musa.synchronize()
+    side = torch.musa.Stream()
+    with torch.musa.stream(side):
+        x.add_(1)
+    if wait:
+        torch.musa.current_stream().wait_stream(side)
+    y = x * 2
+    torch.musa.synchronize()
+    assert y.tolist() == [2, 2]
+
+@pytest.mark.simulated_machine(schedule="explore", devices=3, most=20)
+def test_every_order(simulated_machine, tmp_path):
+    assert tmp_path.exists() and torch.musa.device_count() == 3
+    add_on_two_streams(wait=True)
+
+@pytest.mark.simulated_machine(schedule="explore")
+def test_wrong_in_one_order(simulated_machine):
+    add_on_two_streams(wait=False)
+
+@pytest.mark.simulated_machine(schedule="explore")
+def test_right_in_one_order(simulated_machine):
+    with pytest.raises(AssertionError):
+        add_on_two_streams(wait=False)
+
+@pytest.mark.simulated_machine(schedule="explore", most=1)
+def test_too_many_orders(simulated_machine):
+    try:
+        add_on_two_streams(wait=False)
+    except AssertionError:
+        pass
+
+@pytest.mark.simulated_machine(schedule="explore")
+def test_without_the_fixture():
+    pass
+
+@pytest.mark.simulated_machine(schedule="explore", detect_races=True)
+def test_explored_for_races(simulated_machine):
+    pass
+
+def test_not_explored(simulated_machine):
+    assert simulated_machine.settings.schedule == "eager"
+
 @pytest.mark.simulated_machine(devices=0)
 def test_bad(simulated_machine):
     pass
@@ -65,6 +109,13 @@ def test_each_test_gets_a_machine_of_its_own(tmp_path: Path) -> None:
         str(tmp_path),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=REPOSITORY)
-    assert "7 passed, 2 errors" in done.stdout, done.stdout + done.stderr
+    assert "4 failed, 9 passed, 3 errors" in done.stdout, done.stdout + done.stderr
     assert "devices=0 is not a number of devices" in done.stdout
     assert "keyword arguments only" in done.stdout
+    # Of a failing order, the launches in the order in which they ran, with the lines that issued them.
+    listed = done.stdout.partition("order 2 of the work on the devices made it fail:")[2]
+    assert 0 < listed.index("aten::mul") < listed.index("aten::add_ (launch 1) on stream 1 of device 0, at ")
+    assert "DID NOT RAISE" in done.stdout and "order 1 of the work" in done.stdout
+    assert "more than 1 runs are needed" in done.stdout
+    assert "has the fixture simulated_machine" in done.stdout
+    assert "leave out one of the two" in done.stdout

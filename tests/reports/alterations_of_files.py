@@ -180,7 +180,7 @@ FORGERIES: dict[str, Edit] = {
     "a flaky check made a pass": _passed("RNG-2"),
     "simulated made real": _MADE_REAL,
     "simulated made real, and a check a pass": both(_MADE_REAL, _passed("DEV-1")),
-    "another product": at("declared/product", "X200"),
+    "another product": both(at("declared/product", "X200"), at("run/argv/4", "--product=X200")),
     "another driver": at("host/driver", "9.9"),
     "another device": at("host/devices/0/name", "Example X100"[:-1] + "1"),
     "another seed": at("run/seed", 8),

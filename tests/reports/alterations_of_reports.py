@@ -202,11 +202,13 @@ def of_status() -> Iterator[Alteration]:
     yield made("simulated made real", counted, FAILING, real, "simulated")
     yield made("simulated made real, name too", counted, FAILING, both(real, name), "simulated", "argv")
     yield made("simulated made real, command line too", counted, FAILING, both(real, argv), "simulated", "argv")
-    for place in ("adapter", "accelerator"):
-        edit = both(
-            real, name, argv, at(f"backend/{place}", "fakes.machine.Machine" if place == "adapter" else "fakes.machine:make")
-        )
-        yield made(f"simulated made real but for its {place}", counted, FAILING, edit, "simulated")
+    adapter = at("backend/adapter", "fakes.machine.Machine")
+    yield made("simulated made real but for its adapter", counted, FAILING, both(real, name, argv, adapter), "simulated")
+    code = both(
+        at("backend/accelerator", "fakes.machine:make"),
+        lambda document: document["run"]["argv"].append("--accelerator=fakes.machine:make"),
+    )
+    yield made("simulated made real but for its accelerator", counted, FAILING, both(real, name, argv, code), "simulated")
     yield made("simulated made hardware", raw, FAILING, at("verdict/status", "hardware"), "status", "file-altered", "…")
     more = at("run/examples", 1000)
     yield made("more examples", counted, FAILING, more, "argv")
@@ -225,16 +227,47 @@ def of_status() -> Iterator[Alteration]:
     yield made(
         "another configuration", rendered, HARDWARE, at("backend/configuration/communication_backend", "x"), "configuration-digest"
     )
-    yield made("no devices", rendered, HARDWARE, at("host/devices", []), "devices")
     yield made("no time", raw, HARDWARE, at("run/started", "2026-13-45T99:00:00Z"), "time", "render", "…")
     for words in _DISABLING:
-        edit = at("run/argv", ["--backend=musa", "--effort=certify", *words.split()])
-        yield made(f"with {words}", rendered, HARDWARE, edit, "argv-disabling")
+        yield made(f"with {words}", rendered, HARDWARE, at("run/argv", [*_LINE, *words.split()]), "argv-disabling", "…")
     for words in _OTHERWISE:
-        edit = at("run/argv", ["--backend=musa", "--effort=certify", *words.split()])
-        yield made(f"with {words}", rendered, HARDWARE, edit, "argv")
+        yield made(f"with {words}", rendered, HARDWARE, at("run/argv", [*_LINE, *words.split()]), "argv")
+    for word in _LINE[1:]:
+        edit = at("run/argv", [other for other in _LINE if other != word])
+        yield made(f"without {word}", rendered, HARDWARE, edit, "argv")
 
 
+def of_facts() -> Iterator[Alteration]:
+    """Facts about backend, devices and capabilities that contradict what ran."""
+    devices = _HARDWARE["host"]["devices"]
+    for name, found in {
+        "no devices": [],
+        "the second device only": devices[1:],
+        "one device twice": [devices[0], {**devices[1], "uuid": devices[0]["uuid"]}],
+        "two devices in one slot": [devices[0], {**devices[1], "pci": devices[0]["pci"]}],
+        "two devices of one number": [devices[0], {**devices[1], "index": 0}],
+    }.items():
+        reasons = ("devices", "device-missing") if len(found) == 1 else ("devices",)
+        yield made(name, rendered, HARDWARE, at("host/devices", found), *reasons)
+    yield made("one device, and checks with two", rendered, HARDWARE, at("host/devices", devices[:1]), "device-missing")
+    yield made("a simulated device", rendered, HARDWARE, at("host/devices/0/name", "MTT S5000 (simulated)"), "simulated")
+    yield made("a simulated driver", rendered, HARDWARE, at("host/driver", "simulated"), "simulated")
+    none = at("backend/no_device_reason", "torch.musa.is_available() is False")
+    yield made("no device, and checks on it", counted, HARDWARE, none, "device-missing")
+    for index, fact in enumerate(_HARDWARE["capabilities"]):
+        twice = lambda document, fact=fact: document["capabilities"].append({**fact, "supported": not fact["supported"]})  # noqa: E731
+        needed = fact["supported"] and any(clause.get("capability") == fact["name"] for clause in _HARDWARE["clauses"])
+        reasons = ("capability-twice", "capability-denied") if needed else ("capability-twice",)
+        yield made(f"{fact['name']} answered twice", counted, HARDWARE, twice, *reasons)
+        if needed:
+            denied = at(f"capabilities/{index}/supported", False)
+            yield made(f"{fact['name']} denied, and used", counted, HARDWARE, denied, "capability-denied")
+    yield made("no commit", rendered, HARDWARE, at("suite/commit", "the one of yesterday"), "commit")
+    yield made("no digest of the reference", rendered, HARDWARE, lambda d: d["suite"]["digests"].pop("harness"), "suite-digests")
+    yield made("a digest more", rendered, HARDWARE, lambda d: d["suite"]["digests"].update(mine="0" * 64), "suite-digests")
+
+
+_LINE: tuple[str, ...] = tuple(_HARDWARE["run"]["argv"])
 _DISABLING = (
     *(
         "-k DEV",
@@ -284,14 +317,14 @@ _OTHERWISE = (
         "--fault=dev-x",
     ),
     *("--hypothesis-seed=1", "--hypothesis-seed=x", "--vendor=Other", "--product Other", "--accelerator=a:b", "--normalizer=a:b"),
-    "--aligner=a:b",
+    *("--aligner=a:b", "--schedule=eager", "--schedule lazy"),
 )
 
 
 def of_exceptions() -> Iterator[Alteration]:
     """Waivers slipped in, and known failures that are none."""
     entry = {"clause": "DEV-2", "kind": "waiver", "device": "*", "reason": "r", "url": "u", "expires": "2030-01-01"}
-    named = at("run/argv", ["--backend=musa", "--effort=certify", "--known-failures=w.toml"])
+    named = at("run/argv", [*_LINE, "--known-failures=w.toml"])
     for clause_id in _PASSED[::6]:
         slipped = at("exceptions", {"digest": "0" * 64, "entries": [{**entry, "clause": clause_id}], "problems": []})
         hidden = ("exceptions", "exception-hidden-problem")

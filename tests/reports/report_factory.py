@@ -43,6 +43,7 @@ from reports.package import package_files
 from reports.rendering import renderer_version
 
 CONFIGURATION = {"communication_backend": "mccl", "visible_devices": ["MUSA_VISIBLE_DEVICES"]}
+_DECLARED = Declared(vendor="Example Devices", product="X100 & <co>")
 DENIED = ("expandable_segments", "ipc")
 """Capabilities that the made backend lacks."""
 _SAID = {
@@ -150,7 +151,7 @@ def make_report(
         format=FORMAT,
         renderer=renderer_version(),
         verdict=nothing_judged(),
-        declared=Declared(vendor="Example Devices", product="X100 & <co>"),
+        declared=_DECLARED,
         run=Run(
             started="2026-11-30T12:00:00Z",
             seconds=1234.5,
@@ -160,6 +161,7 @@ def make_report(
                 f"--backend={name}",
                 f"--effort={effort}",
                 "--certify=out",
+                *(f"--{field}={value}" for field, value in _DECLARED.model_dump().items()),
                 *(["--known-failures=known.toml"] if known_failures else []),
             ),
             effort=effort,

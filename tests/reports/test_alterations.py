@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import alterations_of_files as files_of
 import alterations_of_reports as reports_of
@@ -17,7 +20,7 @@ from reports import verification
 from reports.derived_facts import SUITE, checks_of_suite
 from reports.facts import folder_digest
 from reports.levels import finished
-from reports.model import Report
+from reports.model import CheckResult, Declared, Report
 from reports.rendering import REPORT, SIGNATURE, render_all
 from reports.schema import schema_document
 from reports.strict_json import parse
@@ -30,6 +33,7 @@ _GROUPS = (
     reports_of.of_checks,
     reports_of.of_numbers,
     reports_of.of_status,
+    reports_of.of_facts,
     reports_of.of_exceptions,
     files_of.of_rendered_files,
     files_of.of_digests,
@@ -55,7 +59,7 @@ def test_every_reason_that_verify_knows_is_given_by_an_alteration() -> None:
     sources = [path.read_text() for path in (Path(verification.__file__).parent).glob("*.py")]
     known = {reason for source in sources for reason in re.findall(r'Finding(?:\.about)?\(\s*"([a-z-]+)"', source)}
     known |= {"status", "caps", "levels", "certified", "should", "headline"}  # named in a table
-    elsewhere = {"replay", "check-list", "schema"}  # test_replay.py, and below
+    elsewhere = {"replay", "schema", "check-list", "check-tier", "check-examples", "run-examples"}  # test_replay.py, and below
     assert known - elsewhere == {reason for alteration in ALTERATIONS for reason in alteration.reasons} - _OF_READING
 
 
@@ -80,7 +84,9 @@ def test_an_honest_package_is_accepted(files: Files, keyed: bool) -> None:
     assert verification.findings == ()
     assert verification.verdict is Verdict.HOLDS
     not_checked = [step.id for step in verification.steps if step.state is State.NOT_CHECKED]
-    assert not_checked == ["suite", *([] if keyed else ["signature"])]  # the factory's digests are of no suite
+    other_renderer = files is HONEST["by another renderer"]
+    # The factory's digests are of no suite.
+    assert not_checked == ["suite", *(["rendered"] if other_renderer else []), *([] if keyed else ["signature"])]
     assert verification.says[-1] == (SIGNED if keyed else UNSIGNED)
 
 
@@ -132,27 +138,117 @@ def test_the_signature_is_the_only_file_that_may_lack() -> None:
     assert _verify({name: data for name, data in HONEST["hardware"].items() if name != SIGNATURE}).verdict is Verdict.HOLDS
 
 
-def _of_this_suite(without: str = "") -> Report:
-    """A report with the checks of the suite that is here, each once, but for one."""
+def _of_this_suite() -> dict[str, Any]:
+    """An honest report of a run with the suite that is here."""
     base = make_report()
-    names = {name: ids for name, ids in checks_of_suite().items() if name != without}
-    checks = tuple(base.checks[0].model_copy(update={"name": name, "outcome": "pass"}) for name in sorted(names))
-    checks_of = {clause.id: tuple(sorted(name for name, ids in names.items() if clause.id in ids)) for clause in base.clauses}
-    clauses = tuple(clause.model_copy(update={"checks": checks_of[clause.id]}) for clause in base.clauses)
-    changes = {
-        "checks": checks,
-        "clauses": clauses,
-        "run": base.run.model_copy(update={"checks": len(checks), "reported": len(checks)}),
-        "suite": base.suite.model_copy(update={"digests": {**base.suite.digests, "conformance": folder_digest(SUITE)}}),
-    }
-    return finished(base.model_copy(update=changes))
+    denied = {fact.name for fact in base.capabilities if not fact.supported}
+    checks = []
+    for name, declared in sorted(checks_of_suite().items()):
+        lacking = [clause.capability for clause in base.clauses if clause.id in declared.clauses and clause.capability in denied]
+        checks.append(
+            CheckResult(
+                name=name,
+                tier=declared.tier,
+                outcome="unsupported" if lacking else "pass",
+                seconds=0.1,
+                examples_run=max(1, round(1000 * declared.share)) if declared.is_property and not lacking else 0,
+                examples_discarded=0,
+                said="tried, and it raised" if lacking else None,
+            )
+        )
+    document: dict[str, Any] = json.loads(base.to_bytes())
+    document["checks"] = [check.model_dump(exclude_none=True) for check in checks]
+    for clause in document["clauses"]:
+        clause["checks"] = sorted(name for name, declared in checks_of_suite().items() if clause["id"] in declared.clauses)
+    document["run"]["checks"] = document["run"]["reported"] = len(checks)
+    document["suite"]["digests"]["conformance"] = folder_digest(SUITE)
+    return document
 
 
-def test_a_check_that_the_suite_has_cannot_be_left_out() -> None:
+def _verify_document(document: dict[str, Any]) -> Verification:
+    return verify_files(render_all(finished(Report.from_bytes(json.dumps(document).encode())).to_bytes()), "out")
+
+
+def _passed(document: dict[str, Any], *, is_property: bool) -> list[dict[str, Any]]:
+    declared = checks_of_suite()
+    passed = [check for check in document["checks"] if check["outcome"] == "pass"]
+    return [check for check in passed if declared[check["name"]].is_property is is_property]
+
+
+def _left_out(document: dict[str, Any]) -> None:
+    name = document["checks"].pop(0)["name"]
+    for clause in document["clauses"]:
+        clause["checks"] = [other for other in clause["checks"] if other != name]
+    document["run"]["checks"] = document["run"]["reported"] = len(document["checks"])
+
+
+def _as_if_quick(document: dict[str, Any]) -> None:
+    for check in _passed(document, is_property=True):
+        check["examples_run"] = max(1, check["examples_run"] // 100)
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (_left_out, "check-list"),
+        (lambda document: document["checks"][0].update(tier="multi-node"), "check-tier"),
+        (lambda document: _passed(document, is_property=False)[0].update(examples_run=1000), "check-examples"),
+        (lambda document: _passed(document, is_property=True)[0].update(examples_run=0), "check-examples"),
+        (_as_if_quick, "run-examples"),
+    ],
+    ids=["a check left out", "a tier", "examples invented", "no examples", "effort raised"],
+)
+def test_what_the_verifiers_own_suite_gives_away(edit: Callable[[dict[str, Any]], object], reason: str) -> None:
     """However consistent the rest is, where the verifier has the same suite."""
-    whole = verify_files(render_all(_of_this_suite().to_bytes()), "out")
-    assert whole.verdict is Verdict.HOLDS, whole.findings[:3]
-    left_out = next(name for name, ids in checks_of_suite().items() if "DEV-4" in ids)
-    lacking = verify_files(render_all(_of_this_suite(left_out).to_bytes()), "out")
-    assert lacking.reasons == {"check-list"}
-    assert left_out in lacking.findings[0].where
+    document = _of_this_suite()
+    assert _verify_document(document).findings == ()
+    edit(document)
+    assert _verify_document(document).reasons == {reason}
+
+
+@pytest.mark.parametrize("shortage", ["complete", "deselected", "other suite"])
+def test_few_examples_are_no_contradiction_where_few_checks_ran(shortage: str) -> None:
+    document = _of_this_suite()
+    _as_if_quick(document)
+    if shortage == "complete":
+        document["run"]["complete"] = False
+    elif shortage == "deselected":
+        check = document["checks"][0]
+        check.update(outcome="not-run", said="left out", examples_run=0)
+        document["run"].update(deselected=[check["name"]], reported=document["run"]["reported"] - 1)
+    else:
+        document["suite"]["digests"]["conformance"] = "0" * 64
+    assert _verify_document(document).findings == ()
+
+
+def test_options_that_could_change_a_run_hold_its_status_back_and_are_named() -> None:
+    """Where that is said, nothing is wrong with the package."""
+    report = make_report()
+    line = (*report.run.argv, "-x", "-p", "my_plugin", "-k", "DEV", "-q")
+    capped = finished(report.model_copy(update={"run": report.run.model_copy(update={"argv": line})}))
+    assert capped.verdict.status == "preview"
+    assert "options could have changed what ran (-x, -p my_plugin, -k DEV)" in capped.verdict.headline
+    verification = verify_files(render_all(capped.to_bytes()), "out")
+    assert verification.findings == ()
+    assert any("-x could have changed what ran" in note for step in verification.steps for note in step.notes)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "alphabets"),
+    [
+        ("Example", ""),
+        ("\u0415xample", "CYRILLIC and LATIN"),
+        ("Ex\u0430mpl\u03b5", "CYRILLIC and GREEK and LATIN"),
+        ("\u6469\u5c14 MT", ""),
+    ],
+)
+def test_a_name_in_letters_that_look_like_others_is_pointed_out(vendor: str, alphabets: str) -> None:
+    report = make_report()
+    line = tuple(f"--vendor={vendor}" if word.startswith("--vendor") else word for word in report.run.argv)
+    changes = {"declared": Declared(vendor=vendor, product=""), "run": report.run.model_copy(update={"argv": line[:-1]})}
+    verification = verify_files(render_all(finished(report.model_copy(update=changes)).to_bytes()), "out")
+    assert verification.findings == ()
+    notes = " ".join(note for step in verification.steps for note in step.notes)
+    assert f"vendor '{vendor}'" in notes
+    assert ("look alike" in notes) is bool(alphabets)
+    assert alphabets in notes

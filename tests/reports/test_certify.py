@@ -47,9 +47,9 @@ def known_failures(path: Path, *entries: dict[str, str]) -> Path:
 
 def test_a_run_becomes_a_package_that_holds(suite: Suite, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    run = suite(
-        *_QUICK, f"--certify={out}", "--vendor=Example Devices", "--product=X100", environment={"MUSA_VISIBLE_DEVICES": "1,0"}
-    )
+    environment = {"MUSA_VISIBLE_DEVICES": "1,0", "PYTEST_ADDOPTS": "--color=no --durations=3"}
+    declared = ("--vendor=Example Devices", "--product=X100")
+    run = suite(*_QUICK, f"--certify={out}", *declared, environment=environment)
     assert run.exit_code == 0, run.output
     assert verify_path(out).verdict is Verdict.HOLDS
     assert sorted(contents(out)) == sorted(FILES)
@@ -58,8 +58,10 @@ def test_a_run_becomes_a_package_that_holds(suite: Suite, tmp_path: Path) -> Non
     assert report.verdict.headline in run.output
     assert report.verdict.status == "simulated"
     assert {"simulated", "effort", "deselected"} <= {cap.id for cap in report.verdict.caps}
+    assert "options" not in {cap.id for cap in report.verdict.caps}
     assert (report.declared.vendor, report.declared.product) == ("Example Devices", "X100")
-    assert report.run.argv[:2] == ("--backend=fake-musa", "--effort=quick")
+    assert report.run.argv[:2] == ("--color=no", "--durations=3")
+    assert report.run.argv[-7:] == (*_QUICK, f"--certify={out}", *declared)
     assert [device.index for device in report.host.devices] == [0, 1]
     assert all(device.name and device.uuid and device.memory for device in report.host.devices)
     layer = next(layer for layer in report.host.visible_devices if layer.variable == "MUSA_VISIBLE_DEVICES")
@@ -73,14 +75,19 @@ def test_a_run_becomes_a_package_that_holds(suite: Suite, tmp_path: Path) -> Non
 
 
 def test_what_failed_is_shown_with_its_program_and_replays(suite: Suite, tmp_path: Path) -> None:
-    run = suite(*_QUICK, _FAULT, f"--certify={tmp_path / 'out'}")
+    steering = {"PYTEST_ADDOPTS": "--maxfail=999", "PYTEST_PLUGINS": "report_factory"}  # a plugin is any module
+    run = suite(*_QUICK, _FAULT, f"--certify={tmp_path / 'out'}", environment=steering)
     assert run.exit_code == 1, run.output
     report = report_in(tmp_path / "out")
     failed = [check for check in report.checks if check.failure is not None]
     assert failed
     assert all(check.said and check.failure and check.failure.program for check in failed)
     assert all(_FAULT in check.failure.replay for check in failed if check.failure)
-    assert "fault" in {cap.id for cap in report.verdict.caps}
+    held_back = {cap.id: cap.text for cap in report.verdict.caps}
+    assert "fault" in held_back
+    assert held_back["options"] == "options could have changed what ran (--maxfail=999, -p report_factory)"
+    at_the_start = next(line for line in run.output.splitlines() if "This run will certify nothing" in line)
+    assert "(--maxfail=999, -p report_factory, -k DEV-1 or DEV-4)" in at_the_start
     assert verify_path(tmp_path / "out").verdict is Verdict.HOLDS
 
 

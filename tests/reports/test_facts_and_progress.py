@@ -46,6 +46,21 @@ def test_a_checkout_is_clean_until_a_file_of_the_suite_differs(checkout: Path) -
     assert facts.tree_state(checkout)[1:] == ("dirty", ["fakes/module.py"])
 
 
+@pytest.mark.parametrize("name", ["conftest.py", "pyproject.toml", "pytest.ini", "tox.ini"])
+def test_what_pytest_reads_in_a_checkout_is_part_of_the_suite(name: str, checkout: Path) -> None:
+    (checkout / name).touch()
+    assert facts.tree_state(checkout)[1:] == ("dirty", [name])
+
+
+def test_a_conftest_of_somebody_else_is_a_change_of_the_suite(tmp_path: Path) -> None:
+    own = Path(facts.__file__).parents[1] / "conformance" / "conftest.py"
+    usual = facts.suite_facts([own])
+    assert usual == facts.suite_facts()
+    changed = facts.suite_facts([own, tmp_path / "conftest.py", own.parents[1] / "conftest.py"])
+    assert changed.tree == "dirty"
+    assert set(changed.changed) - set(usual.changed) == {f"{tmp_path.name}/conftest.py", "conftest.py"}
+
+
 def test_outside_version_control_and_packaging_nothing_is_known(tmp_path: Path) -> None:
     (tmp_path / "harness").mkdir()
     assert facts.tree_state(tmp_path) == ("", "unknown", [])

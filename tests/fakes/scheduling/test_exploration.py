@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import fakes
+from fakes import explore
 from fakes.errors import UnfinishedExplorationError
-from fakes.scheduling.exploration import explore
 
 
 def _digits(count: int) -> tuple[torch.Tensor, list[torch.Tensor]]:

@@ -1,7 +1,7 @@
 """What a run's command line may say without making the run worth less.
 
-For: `worth_steps.py`. Options are data: what is not listed here could have changed what ran, and is named. Not for: reading options for a
-run (`conformance.options`).
+For: `levels.py`, and `verify`. Options are data: what is not listed here could have changed what ran, and is named. Not for: reading
+options for a run (`conformance.options`).
 """
 
 from __future__ import annotations
@@ -30,16 +30,33 @@ VALUES: dict[str, str] = {  # option of the suite that takes a value: where the 
     "--known-failures": "",
     "--sign-key": "",
 }
+DEFAULTS: dict[
+    str, str
+] = {  # what the report says where the option is not on the command line, for those that always have the same
+    "--accelerator": "",
+    "--normalizer": "",
+    "--aligner": "",
+    "--effort": "default",
+    "--tier": "multi-node",
+    "--fault": "",
+    "--vendor": "",
+    "--product": "",
+}
+SIMULATED_ONLY = ("--schedule", "--fault")
+"""Options that the suite refuses for a real device."""
+_SELECTING = frozenset({"", "-k", "-m", "--deselect", "--ignore", "--ignore-glob"})
+"""Options that take checks away and do nothing else; the empty name is that of files and checks."""
 # Of pytest and its plugins: how results are shown, and in how many processes.
 _HARMLESS_VALUES = frozenset({
     "--basetemp", "--capture", "--color", "--dist", "--durations", "--durations-min", "--junit-xml", "--junitxml", "--maxprocesses",
     "--max-worker-restart", "--numprocesses", "--show-capture", "--tb", "--timeout", "--tx", "--verbosity", "-n", "-r",
 })  # fmt: skip
 _HARMLESS_FLAGS = frozenset({
-    "--full-trace", "--isolate", "--isolate-examples", "--no-fold-skipped", "--no-header", "--no-isolate", "--no-showlocals", "--no-shrink",
-    "--no-summary", "--quiet", "--require-device", "--showlocals", "--verbose", "-l", "-q", "-s", "-v",
+    "--full-trace", "--hypothesis-show-statistics", "--isolate", "--isolate-examples", "--no-fold-skipped", "--no-header", "--no-isolate",
+    "--no-showlocals", "--no-shrink", "--no-summary", "--quiet", "--require-device", "--showlocals", "--strict-config", "--strict-markers",
+    "--verbose", "-l", "-q", "-s", "-v",
 })  # fmt: skip
-_HARMLESS_PLUGINS = frozenset({"no:cacheprovider", "no:benchmark", "conformance.plugin", "no:randomly"})
+_HARMLESS_PLUGINS = frozenset({"no:cacheprovider", "no:benchmark", "conformance.plugin", "no:randomly", "no:xdist"})
 _FLAG_LETTERS = "vqsl"
 
 
@@ -88,12 +105,19 @@ def is_harmless(option: Option) -> bool:
     return option.name in VALUES or option.name in _HARMLESS_VALUES or option.name in _HARMLESS_FLAGS
 
 
+def doubtful(argv: Sequence[str], *, left_out: bool) -> list[Option]:
+    """The options that could have changed what ran or what it found. `left_out`: the report names the checks that were left out, so that
+    options that do no more than that are accounted for."""
+    return [option for option in read(argv) if not is_harmless(option) and not (left_out and option.name in _SELECTING)]
+
+
 def _names_the_suite(word: str) -> bool:
     return word.rstrip("/").rpartition("/")[2] == "conformance"
 
 
 def shown(option: Option) -> str:
-    """The option as it was written."""
+    """The option as one would write it."""
     if not option.name:
         return option.value or ""
-    return option.name if option.value is None else f"{option.name}={option.value}"
+    equals = "=" if option.name.startswith("--") else " "
+    return option.name if option.value is None else f"{option.name}{equals}{option.value}"

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.options import add_options
 from reports.pytest_plugin import pytest_addoption
-from reports.verification.command_line_options import VALUES, Option, is_harmless, read
+from reports.suite_options import VALUES, Option, doubtful, is_harmless, read, shown
 
 
 class _Parser:
@@ -61,3 +61,17 @@ def test_options_are_taken_apart_as_pytest_does(words: str, options: list[tuple[
 def test_long_command_lines_cost_no_more_than_their_length(words: list[str]) -> None:
     """A quadratic reader would not come to an end here."""
     assert sum(1 for _ in read(words)) >= len(words) // 2
+
+
+@pytest.mark.parametrize(
+    ("line", "left_out", "expected"),
+    [
+        ("conformance --backend=x -q --strict-markers -p no:xdist", False, []),
+        ("-k DEV", False, ["-k DEV"]),
+        ("-k DEV conformance/test_devices.py --deselect=x", True, []),
+        ("-k DEV -x -p mine", True, ["-x", "-p mine"]),
+        ("--reruns=3", True, ["--reruns=3"]),
+    ],
+)
+def test_what_could_have_changed_a_run_is_named(line: str, left_out: bool, expected: list[str]) -> None:
+    assert [shown(option) for option in doubtful(line.split(), left_out=left_out)] == expected
