@@ -20,6 +20,7 @@ from conformance.programs.collective_program import MOVING, REDUCING, families
 from conformance.rank_programs import collective_misuse as misuse_programs
 from conformance.rank_programs import collectives as programs
 from conformance.ranks.pool import STALLED
+from conformance.text_strategies import some_text
 
 _KNOWN_TO_PYTORCH = ("gloo", "nccl", "xccl", "ucc")
 _MISMATCH_LIMIT = 8.0  # seconds: the group's timeout, and the grace that a watchdog may take
@@ -32,7 +33,7 @@ def test_objects_arrive_where_they_are_due(backend: BackendUnderTest, data: st.D
     """Python objects of unequal sizes; the root is a rank of the job, not of the group."""
     groups = families(backend.ranks.size)
     ranks = data.draw(st.sampled_from(groups))
-    values: st.SearchStrategy[Any] = st.one_of(st.integers(), st.text(max_size=40), st.lists(st.booleans(), max_size=3), st.none())
+    values: st.SearchStrategy[Any] = st.one_of(st.integers(), some_text(40), st.lists(st.booleans(), max_size=3), st.none())
 
     def step(name: str) -> dict[str, Any]:
         one = st.lists(values, min_size=len(ranks), max_size=len(ranks)) if name == "scatter_object_list" else values

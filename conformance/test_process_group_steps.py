@@ -17,7 +17,7 @@ from conformance.models.process_groups import Topology, some_groups, sum_over, t
 from conformance.rank_programs import process_group_watch as programs
 
 _LIMIT = 60.0  # seconds for an example
-_WARM_UP = 5  # cycles
+_WARM_UP = 3  # cycles
 _CYCLES = 50
 _SLACK = {"KiB of memory": 64 * _CYCLES, "Python objects": _CYCLES // 2}
 """What may grow by chance: caches and arenas fill up, but not by a group's worth each cycle. Everything else stays as it is."""
@@ -74,7 +74,7 @@ def test_queries_take_no_communication_path(backend: BackendUnderTest, topology:
 @clause("PGL-6")
 def test_fifty_cycles_leak_nothing(backend: BackendUnderTest) -> None:
     size = backend.ranks.size
-    groups = [[0, size - 1], list(range(size))]
+    groups = [[0, size - 1]]  # WORLD is the other one
     answers = backend.ranks.run(programs.growth, timeout=300, groups=groups, warm_up=_WARM_UP, cycle_count=_CYCLES)
     for rank, answer in enumerate(answers):
         require(not answer["warnings"], f"rank {rank}: {_CYCLES} clean cycles logged {answer['warnings'][:3]}")

@@ -11,6 +11,7 @@ from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, expect_refusal, require
 from conformance.child_programs.answers import answer_of
 from conformance.stand_ins import Factory
+from conformance.text_strategies import some_text
 from harness.accelerator.registry import AcceleratorRegistry
 
 _SPACES = st.text(st.sampled_from(" \t\n"), max_size=2)
@@ -25,7 +26,7 @@ def spellings(names: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 _NAMES = st.one_of(
     spellings(st.sampled_from(("musa", "cuda", "npu", "vendor_9", "x-y", "none_at_all", "automatic"))),
-    st.text(st.characters(codec="utf-8"), max_size=6),
+    some_text(6),
     spellings(st.sampled_from((*_RESERVED, ""))),
 )
 

@@ -53,6 +53,7 @@ class CollectiveWork(dist.Work):
         self._transfers: list[Any] = []
         self._deliver: Delivery = _nothing
         self._error: Exception | None = None
+        self._source = -1
 
     def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
         """Have the current stream wait for the result. The host waits for the other ranks.
@@ -92,12 +93,16 @@ class CollectiveWork(dist.Work):
     def _end(self, timeout: timedelta) -> None:
         device, writes, results = self._device, self._writes, self._deliver
         device.outstanding_collectives.remove(self)
-        # PyTorch's C++ side may hold a work whose Python part nobody else holds; it must outlive that. The tensors need not.
+        # PyTorch's C++ side may hold a work whose Python part nobody else holds; it must outlive that. The tensors need not, nor the
+        # transfers, which would keep the connections of a group that is destroyed.
         device.recent_collectives.append(self)
+        transfers, self._transfers = self._transfers, []
         self._reads, self._writes, self._deliver = (), (), _nothing
         try:
-            for transfer in self._transfers:
+            for transfer in transfers:
                 transfer.wait() if timeout == _NO_LIMIT else transfer.wait(timeout)
+            if self._is_point_to_point and writes:
+                self._source = transfers[0]._source_rank()
         except Exception as error:
             self._error = error
             raise
@@ -117,7 +122,8 @@ class CollectiveWork(dist.Work):
 
     def _source_rank(self) -> int:
         """The rank that a message of any source came from."""
-        return int(self._transfers[0]._source_rank())
+        self.wait()
+        return self._source
 
     def result(self) -> list[torch.Tensor]:
         """The tensors that it writes, or only reads; empty once it was waited for."""

@@ -64,7 +64,7 @@ def launch(
         return _move_view(kernel, args, kwargs, written)
     outcome = None if plan.waits and _is_sized_by_values(plan, args) else outcome_of(plan, kernel, args, kwargs)
     if outcome is None:
-        return _run_now(plan, kernel, args, kwargs, device, machine, stream, written)
+        return run_now(plan, kernel, args, kwargs, device, machine, stream, written)
     if outcome.resized:
         args, kwargs = _resize_written(args, kwargs, outcome, device, stream, written)
     return _queue(plan, kernel, args, kwargs, outcome, device, machine, stream, written)
@@ -162,7 +162,7 @@ def _run_and_store(
         _copy_into(place, value)
 
 
-def _run_now(
+def run_now(
     plan: OperatorPlan, kernel: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], device: Device, machine: Machine,
     stream: StreamState, written: Sequence[DeviceTensor],
 ) -> Any:  # fmt: skip
@@ -225,6 +225,8 @@ def launch_random(
             return kernel
         return lambda *some, **named: with_generator_as_default(source, plan.kernel, some, named)
 
+    if plan.waits:
+        return run_now(plan, drawing(generator), args, kwargs, device, machine, stream, written)
     in_place = bool(plan.mutated) and len(written) == 1 and not plan.reshapes
     if plan.name in _PURE_FILLS and (in_place or not plan.mutated):
         with HostMode():
@@ -250,7 +252,7 @@ def launch_random(
         results = None if plan.mutated else _layouts(values)
         outcome = Outcome(results, {}, of_kernel(nbytes))
         return _queue(plan, later, args, kwargs, outcome, device, machine, stream, written)
-    return _run_now(plan, drawing(generator), args, kwargs, device, machine, stream, written)
+    return run_now(plan, drawing(generator), args, kwargs, device, machine, stream, written)
 
 
 def _stand_in(tensor: torch.Tensor) -> torch.Tensor:

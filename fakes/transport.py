@@ -9,6 +9,7 @@ vendor's.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +23,15 @@ from fakes.machine import Machine
 from fakes.operator_plan import OperatorPlan
 from fakes.patching import Patches
 
+_gloo_devices: dict[int, Any] = {}
+"""By process: a forked child has the device of its parent, and not its thread."""
 _REGISTRIES = ("_plugins", "backend_type_map", "backend_capability", "default_device_backend_map")
 
 
 def apply(patches: Patches, machine: Machine) -> None:
     """Make the persona's transport known to PyTorch; undone with the other patches. Groups that exist by then are left alone."""
     persona = machine.persona
+    patches.on_undo(_gloo_devices.clear)
     backend: Any = dist.Backend
     for name in _REGISTRIES:
         _restore(patches, getattr(backend, name))
@@ -66,6 +70,13 @@ def _restore(patches: Patches, mapping: dict[str, Any]) -> None:
     patches.on_undo(undo)
 
 
+def _gloo_device() -> Any:
+    """What gloo calls a device, one for all groups of this process: each has a thread that wakes a hundred times a second."""
+    if os.getpid() not in _gloo_devices:
+        _gloo_devices[os.getpid()] = c10d.ProcessGroupGloo.create_default_device()
+    return _gloo_devices[os.getpid()]
+
+
 def _create(group: Any, options: Any) -> Any:
     return create_transport(group, options)  # looked up now, so that a fault in it takes effect
 
@@ -76,8 +87,12 @@ def create_transport(group: Any, options: Any) -> Any:
     `options` are the vendor's; a simulated device has none to heed.
     """
     del options
-    arguments = (group.store, group.group_rank, group.group_size)
-    transport = c10d.ProcessGroupGloo(*arguments, timeout=group.timeout)
+    gloo: Any = c10d.ProcessGroupGloo
+    chosen = gloo._Options()
+    chosen._timeout = group.timeout
+    chosen._devices = [_gloo_device()]
+    chosen._threads = 2
+    transport = gloo(group.store, group.group_rank, group.group_size, chosen)
     transport.options.global_ranks_in_group = group.global_ranks_in_group
     transport.options.group_name = group.group_id
     if c10d.get_debug_level() is not c10d.DebugLevel.DETAIL:

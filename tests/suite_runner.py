@@ -52,6 +52,6 @@ def run_here(_make_accelerator: object, command_line: list[str]) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
         results = Path(folder) / "results.json"
         with contextlib.redirect_stderr(printed):
-            code = main([*command_line, f"--results={results}", "-p", "no:xdist"])
+            code = main([f"--results={results}", "-p", "no:xdist", *command_line])
         document = json.loads(results.read_text()) if results.exists() else {}
     return {"exit_code": code, "output": printed.getvalue(), "results": document}

@@ -215,6 +215,7 @@ def barrier(context: RankContext, ranks: list[int], late: int, asynchronous: boo
             if other != late:
                 store.wait([f"at the barrier: {other}"], context.timeout)
         store.set("the late one comes", "")
+        store.get("the late one comes")  # `set` returns before the server has it
     else:
         store.set(f"at the barrier: {own}", "")
     work = dist.barrier(group=group, async_op=asynchronous)

@@ -49,6 +49,9 @@ def one_rank_fails(
     """A cycle and a sum, with a WORLD whose timeout is `seconds`; `how` is killed, stalled or slow. What each rank met, how long the
     operation took that failed, and, where a rank failed, the sum over a world of the others that has been through a cycle."""
     done, second = context.new_store(), context.new_store()
+    context.operation("waiting for all ranks to run")
+    done.set(f"here {context.rank}", "1")
+    done.wait([f"here {rank}" for rank in range(context.size)])  # new ranks start one after the other; the timeout is not for that
     with reloadable_world(context, timeout=timedelta(seconds=seconds)) as made:
         handles = [made.new_group(ranks, timeout=timedelta(seconds=seconds)) for ranks in [*groups, list(range(context.size))]]
         with _failing_at(step, lambda: _fail(context, how, done)) if context.rank == failing else nullcontext() as before:

@@ -19,10 +19,12 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 
-from conformance.rank_programs.reloadable_worlds import reloadable_world, sum_of_ranks
+from conformance.rank_programs.reloadable_worlds import MOST_KEPT, reloadable_world, sum_of_ranks
 from conformance.ranks.rank_main import RankContext
 from harness.process_group import recipe, torch_world
 
+_FILLING = 300
+"""So many collectives fill what a transport keeps of the last ones."""
 _PATIENCE = 0.3  # seconds in which a rank that does not wait for the late one would show
 
 
@@ -159,16 +161,20 @@ def growth(context: RankContext, groups: list[list[int]], warm_up: int, cycle_co
     store = context.new_store()
     try:
         with reloadable_world(context, store=store) as reloader:
-            for ranks in groups:
-                reloader.new_group(ranks, timeout=context.timeout)
+            handles = [reloader.new_group(ranks, timeout=context.timeout) for ranks in groups]
+            mine = [handle for ranks, handle in zip(groups, handles, strict=True) if context.rank in ranks]
 
             def cycle(count: int) -> dict[str, int]:
                 for number in range(count):
                     context.operation(f"cycle {number}")
                     reloader.destroy_process_groups()
                     reloader.reload_process_groups()
+                    for handle in mine:  # a transport may hold more for a group that was used
+                        sum_of_ranks(context, handle)
                 return _held(context, store)
 
+            for _ in range(_FILLING):
+                sum_of_ranks(context, None)
             cycle(warm_up)  # Python caches what the first measurement asks of classes
             before = cycle(1)
             return {"before": before, "after": cycle(cycle_count), "warnings": warnings}
@@ -178,6 +184,8 @@ def growth(context: RankContext, groups: list[list[int]], warm_up: int, cycle_co
 
 def _held(context: RankContext, store: Any) -> dict[str, int]:
     """What this process holds now, by what it is."""
+    for _ in range(MOST_KEPT):
+        sum_of_ranks(context, None)  # what is kept of the last sums is then the same at every measurement
     gc.collect()
     kinds = Counter(map(type, gc.get_objects()))
     registry = dist.distributed_c10d._world

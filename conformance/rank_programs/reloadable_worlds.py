@@ -17,7 +17,8 @@ import torch.distributed as dist
 from conformance.ranks.rank_main import RankContext
 from harness.process_group import reloader
 
-_communicated: deque[torch.Tensor] = deque(maxlen=32)
+MOST_KEPT = 32
+_communicated: deque[torch.Tensor] = deque(maxlen=MOST_KEPT)
 """The tensors of the last collectives, kept until their group is gone: see `harness.process_group.agreement.Agreement`."""
 
 

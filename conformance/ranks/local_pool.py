@@ -1,6 +1,6 @@
 """Ranks on this host, forked once from a warm process and fed with examples.
 
-For: thousands of small examples on real ranks. Not for: ranks on other hosts. Every pool has a server, ranks and a folder of its own, so
+For: thousands of small examples on real ranks. Not for: ranks on other hosts. Every pool has a server, ranks and a store of its own, so
 that workers of pytest-xdist do not meet; when the pool's process goes away in whatever manner, the server ends the ranks.
 """
 
@@ -21,9 +21,11 @@ from typing import IO, Any
 from conformance.backends import FAKE_PREFIX
 from conformance.ranks.pool import DIED, RAISED, STALLED, VALUE, RankEnd, RankPool, program_path
 from conformance.ranks.server import SIMULATED, RankServer
+from conformance.ranks.store_server import start_store
 
 _STACK_LIMIT = 2.0  # seconds for a stalled rank to write its stack
 _LOG_LINES = 15
+_THIS_HOST = "127.0.0.1"
 _STACK_HEADS = ("Thread 0x", "Current thread 0x")
 
 
@@ -87,7 +89,7 @@ class LocalRankPool(RankPool):
         }
         simulated = str(backend["backend"]).startswith(FAKE_PREFIX)
         self.server = server or RankServer([f"fakes.{name}" for name in SIMULATED] if simulated else ())
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._store: Any = None
         self._ranks: list[_Rank] = []
 
     def warm_up(self) -> None:
@@ -125,9 +127,11 @@ class LocalRankPool(RankPool):
         self._forget_ranks()
 
     def _start_ranks(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="conformance-ranks-")
+        if self._common["store"] is None:
+            self._store = start_store(_THIS_HOST)
         self._ranks = [_Rank(number) for number in self._numbers]
-        common = {**self._common, "epoch": self.epoch, "folder": self._folder.name, "sys_path": sys.path, "directory": os.getcwd()}
+        store = self._common["store"] or (_THIS_HOST, self._store.port)
+        common = {**self._common, "store": store, "epoch": self.epoch, "sys_path": sys.path, "directory": os.getcwd()}
         requests = [{**common, "rank": rank.number} for rank in self._ranks]
         processes = self.server.start(requests, [number for rank in self._ranks for number in rank.descriptors()])
         for rank, process in zip(self._ranks, processes, strict=True):
@@ -225,9 +229,7 @@ class LocalRankPool(RankPool):
         for rank in self._ranks:
             rank.close()
         self._ranks = []
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        self._store = None
 
 
 def _cause_of_death(how: str, status: int | None) -> str:

@@ -17,10 +17,10 @@ import sys
 import traceback
 from datetime import timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from conformance.ranks.device_leases import lease_device
+from conformance.ranks.store_server import store_at
 
 COLLECTIVE_TIMEOUT = timedelta(seconds=6)
 """How long a collective waits for other ranks before it raises, where none is meant to fail."""
@@ -28,8 +28,6 @@ FAILURE_TIMEOUT = timedelta(seconds=3)
 """The same where one is meant to fail."""
 GRACE = timedelta(seconds=10)
 """How long after the timeout every rank must have noticed that another one failed (PGL-9)."""
-STORE_TIMEOUT = timedelta(seconds=30)
-"""How long a rank tries to reach the server of the store."""
 OPERATION_LIMIT = 500
 
 
@@ -44,19 +42,17 @@ class RankContext:
         self,
         rank: int,
         size: int,
-        folder: Path,
         make_accelerator: Any,
         operation_file: int,
         *,
+        store: tuple[str, int],
         lease_devices: bool = False,
-        store: tuple[str, int] | None = None,
         epoch: int = 0,
     ) -> None:
         self.rank = rank
         self.size = size
         self.make_accelerator = make_accelerator
         self.timeout = COLLECTIVE_TIMEOUT
-        self._folder = folder
         self._operation_file = operation_file
         self._lease_devices = lease_devices
         self._stores = 0
@@ -109,20 +105,8 @@ class RankContext:
 
     def new_store(self) -> Any:
         """A store that nobody has used, the same one on every rank that calls this equally often."""
-        from torch._C._distributed_c10d import FileStore, PrefixStore
-
         self._stores += 1
-        if self._store_server is None:
-            return FileStore(str(self._folder / f"store-{self._stores}"), self.size)
-        return PrefixStore(f"ranks-{self._epoch}/store-{self._stores}", self._common_store)
-
-    @cached_property
-    def _common_store(self) -> Any:
-        """The server's store, where ranks of several hosts meet."""
-        from torch._C._distributed_c10d import TCPStore
-
-        address, port = self._store_server or ("", 0)
-        return TCPStore(address, port, None, False, timeout=STORE_TIMEOUT)
+        return store_at(*self._store_server, f"ranks-{self._epoch}/store-{self._stores}")
 
     def world(self) -> None:
         """Have a WORLD over `backend`, started at the first call and kept for later examples."""
@@ -145,11 +129,10 @@ def serve(request: dict[str, Any], connection: socket.socket, operation_file: in
     context = RankContext(
         request["rank"],
         request["size"],
-        Path(request["folder"]),
         ChildBackend(request["backend"]),
         operation_file,
-        lease_devices=request["lease_devices"],
         store=request["store"],
+        lease_devices=request["lease_devices"],
         epoch=request["epoch"],
     )
     with connection, connection.makefile("rb") as requests:

@@ -13,7 +13,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from conformance.ranks import launch as launches
@@ -22,6 +21,7 @@ from conformance.ranks.followers import fork_follower
 from conformance.ranks.launch import Launch
 from conformance.ranks.lines import Lines
 from conformance.ranks.pool import DIED, STALLED, VALUE, RankEnd, RankPool, program_path
+from conformance.ranks.store_server import start_store
 
 _ANSWER_LIMIT = 15.0  # seconds for a follower to say how a stalled rank ended
 
@@ -102,9 +102,7 @@ class TorchrunRankPool(RankPool):
             self._epoch += 1
 
     def _configure(self) -> None:
-        from torch._C._distributed_c10d import TCPStore
-
-        self._store = TCPStore("0.0.0.0", 0, None, True, timeout=timedelta(seconds=30), wait_for_workers=False)
+        self._store = start_store("0.0.0.0")
         self._tell({"configure": {**self._configuration, "store_port": self._store.port}}, range(self.size))
 
     def _tell(self, message: dict[str, Any], ranks: Any) -> None:

@@ -7,6 +7,7 @@ For: work on the wrong stream and waits that return too early, in the simulated 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch

@@ -20,7 +20,7 @@ from reports.verification.findings import State, StepResult, Verdict, Verificati
 
 _MARKS = {State.HOLDS: ("✓", "green"), State.FAILS: ("✗", "bold red"), State.NOT_CHECKED: ("–", "yellow")}
 _ANSWERS = {
-    Verdict.HOLDS: ("holds: whole, consistent, and what report.json makes", "bold green"),
+    Verdict.HOLDS: ("holds: whole, and consistent with itself and with the contract", "bold green"),
     Verdict.FAILS: ("DOES NOT HOLD", "bold red"),
     Verdict.UNREADABLE: ("CANNOT BE READ", "bold red"),
 }

@@ -26,9 +26,9 @@ def process_id(_context: RankContext) -> int:
     return os.getpid()
 
 
-def files(context: RankContext) -> str:
+def store_port(context: RankContext) -> int:
     context.new_store().set("key", "value")
-    return str(context._folder)
+    return context._store_server[1]
 
 
 def device_type(context: RankContext) -> str:

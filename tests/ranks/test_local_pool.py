@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,13 +87,14 @@ def test_when_all_are_late_each_is_named(pool: LocalRankPool) -> None:
 def test_nothing_is_left_behind() -> None:
     pool = LocalRankPool(2, CPU)
     processes = pool.run(programs.process_id)
-    folder = Path(pool.run(programs.files)[0])
+    port = pool.run(programs.store_port)[0]
     server = pool.server.process.pid  # type: ignore[union-attr]
-    assert folder.exists()
+    socket.create_connection(("127.0.0.1", port)).close()
     assert all(map(is_running, [*processes, server]))
     pool.close()
     assert not any(map(is_running, [*processes, server]))
-    assert not folder.exists()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
     pool.close()
     assert len(pool.run(programs.process_id)) == 2
     pool.close()

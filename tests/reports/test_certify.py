@@ -60,7 +60,8 @@ def test_a_run_becomes_a_package_that_holds(suite: Suite, tmp_path: Path) -> Non
     assert {"simulated", "effort", "deselected"} <= {cap.id for cap in report.verdict.caps}
     assert "options" not in {cap.id for cap in report.verdict.caps}
     assert (report.declared.vendor, report.declared.product) == ("Example Devices", "X100")
-    assert report.run.argv[:4] == ("--color=no", "--durations=3", "--backend=fake-musa", "--effort=quick")
+    assert report.run.argv[:2] == ("--color=no", "--durations=3")
+    assert report.run.argv[-7:] == (*_QUICK, f"--certify={out}", *declared)
     assert [device.index for device in report.host.devices] == [0, 1]
     assert all(device.name and device.uuid and device.memory for device in report.host.devices)
     layer = next(layer for layer in report.host.visible_devices if layer.variable == "MUSA_VISIBLE_DEVICES")
