@@ -20,9 +20,6 @@ from fakes import stream as streams
 from fakes.machine import Machine
 from fakes.patching import Patches
 from fakes.random_numbers import DeviceGenerator
-from fakes.tensor import DeviceTensor
-
-_swap_tensors: Any = torch.utils.swap_tensors
 
 
 def apply(patches: Patches, machine: Machine) -> None:
@@ -33,6 +30,7 @@ def apply(patches: Patches, machine: Machine) -> None:
     _patch_backward(patches, machine)
     _patch_constructors(patches, machine)
     _patch_tensor(patches, machine)
+    _patch_lengths(patches)
 
 
 def _patch_accelerator(patches: Patches, machine: Machine) -> None:
@@ -204,7 +202,6 @@ def _is_ours(device: Any, machine: Machine) -> bool:
 def _patch_tensor(patches: Patches, machine: Machine) -> None:
     kind = machine.persona.device_type
     original_to: Any = torch.Tensor.to
-    base_data: Any = torch._C.TensorBase.data
     bare = torch.device(kind)
 
     # PyTorch asks its device guard for the index of a bare device type, and a Python guard always answers 0.
@@ -234,22 +231,23 @@ def _patch_tensor(patches: Patches, machine: Machine) -> None:
             kwargs = {**kwargs, "device": torch.device(kind, machine.current_device())}
         return in_context(self, func, types, args, kwargs)
 
-    def get_data(self: torch.Tensor) -> Any:
-        return base_data.__get__(self)
-
-    def set_data(self: torch.Tensor, value: torch.Tensor) -> None:
-        if isinstance(value, DeviceTensor) and not isinstance(self, DeviceTensor):
-            # PyTorch lets a CPU parameter take a device tensor's place; for a subclass the two objects must trade places.
-            new = value.detach().requires_grad_(self.requires_grad)
-            if isinstance(self, torch.nn.Parameter):
-                new = torch.nn.Parameter(new, requires_grad=self.requires_grad)
-            _swap_tensors(self, new)
-            return
-        base_data.__set__(self, value)
-
     patches.set(torch.Tensor, "to", to)
     for name in ("tensor", "as_tensor", "asarray"):
         patches.set(torch, name, indexed(getattr(torch, name)))
     patches.set(torch.Tensor, "new_tensor", indexed(torch.Tensor.new_tensor))
     patches.set(DeviceContext, "__torch_function__", in_device_context)
-    patches.set(torch.Tensor, "data", property(get_data, set_data))
+
+
+def _patch_lengths(patches: Patches) -> None:
+    original: Any = torch.ctc_loss
+
+    @functools.wraps(original)
+    def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **kwargs: Any) -> Any:
+        # Lengths on the host go with any device; for a subclass of tensors PyTorch would divide by them there.
+        lengths = [
+            one.tolist() if isinstance(one, torch.Tensor) and one.device.type == "cpu" else one
+            for one in (input_lengths, target_lengths)
+        ]
+        return original(log_probs, targets, *lengths, *args, **kwargs)
+
+    patches.set(torch, "ctc_loss", ctc_loss)

@@ -19,7 +19,9 @@ class Failures:
 
     def add(self, launch: Launch, error: BaseException) -> None:
         """A kernel raised."""
-        self._first.setdefault(launch.queue.stream.device_index, (f"{launch!r}, at {launch.where}", error))
+        where = launch.where
+        told = f"at {where}" if where != "unknown" else "detect_races=True would tell its line"
+        self._first.setdefault(launch.queue.stream.device_index, (f"{launch!r}, {told}", error))
 
     def take(self) -> BaseException:
         """Forget a failure; the kernel's own error."""
