@@ -12,6 +12,7 @@ on stand-ins to move the generator on, and get its earlier state when they run; 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -81,24 +82,22 @@ def _queue(
     scheduler = machine.scheduler
     places: list[torch.Tensor] = []
     results = _allocated(outcome.results, plan, device, stream, places)
-    single = places[0] if len(places) == 1 and type(outcome.results) is Layout else None
-    name = plan.name
-
-    def run() -> None:
-        values = kernel(*args, **kwargs)
-        if single is not None:
-            _copy_into(single, values)
-        elif places:
-            _store(name, places, values, plan)
-
     if plan.name in _ALLOCATIONS:
         return results
+    # No closures: launches that are pending by the thousand are what the garbage collector has to go through.
+    run: Callable[[], Any]
+    if not places:
+        run = partial(kernel, *args, **kwargs)
+    elif type(outcome.results) is Layout:
+        run = partial(_run_into, places[0], kernel, *args, **kwargs)
+    else:
+        run = partial(_run_and_store, plan, places, kernel, *args, **kwargs)
     if scheduler.tracks:
         reads = [] if plan.has_device and plan.name != "aten::_to_copy" else _tensors([*args, *kwargs.values()])
         writes = [*places, *[tensor._data for tensor in written]]
     else:
         reads, writes = (), ()  # type: ignore[assignment]
-    scheduler.issue(run, reads, writes, stream, name=name, duration=outcome.duration)
+    scheduler.issue(run, reads, writes, stream, name=plan.name, duration=outcome.duration)
     return results
 
 
@@ -146,13 +145,20 @@ def _each_new(results: Any, plan: OperatorPlan, make: Callable[[Any], Any]) -> A
     )
 
 
-def _store(name: str, places: Sequence[torch.Tensor], values: Any, plan: OperatorPlan) -> None:
+def _run_into(place: torch.Tensor, kernel: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    _copy_into(place, kernel(*args, **kwargs))
+
+
+def _run_and_store(
+    plan: OperatorPlan, places: Sequence[torch.Tensor], kernel: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> None:
+    values = kernel(*args, **kwargs)
     if isinstance(values, list | tuple) and len(values) == len(plan.returns) > 1:
         values = [value for value, place in zip(values, plan.returns, strict=True) if place is None]
     found = _tensors([values])
     for place, value in zip(places, found, strict=True):
         if place.shape != value.shape:
-            raise RuntimeError(f"{name} gave sizes {tuple(value.shape)} where {tuple(place.shape)} were inferred")
+            raise RuntimeError(f"{plan.name} gave sizes {tuple(value.shape)} where {tuple(place.shape)} were inferred")
         _copy_into(place, value)
 
 

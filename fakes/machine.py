@@ -6,6 +6,7 @@ putting it in place (`installation.py`).
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import uuid
@@ -378,5 +379,6 @@ def current_machine() -> Machine:
     return machine
 
 
+@functools.cache
 def _uuid_of(persona: str, index: int) -> uuid.UUID:
     return uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{persona}.simulated.invalid")
