@@ -31,7 +31,7 @@ class SuiteRun:
 
 
 def run_suite(
-    children: ChildProcesses, *arguments: str, environment: Mapping[str, str | None] | None = None, timeout: float = 120
+    children: ChildProcesses, *arguments: str, environment: Mapping[str, str | None] | None = None, timeout: float = 250
 ) -> SuiteRun:
     """Run the suite with these arguments in a child process with these changes to its environment."""
     answer = children.run(
