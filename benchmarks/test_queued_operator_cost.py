@@ -1,5 +1,5 @@
 """What a queued operator costs on a simulated device, beside PyTorch's `FakeTensorMode` for the same operator. Goal: at most half; and
-a cost that grows with the number of steps, not faster."""
+a step that costs the same in longer programs."""
 
 from __future__ import annotations
 
@@ -58,24 +58,33 @@ def test_at_most_half_of_the_peer(machine: fakes.Machine, name: str) -> None:
     assert ours <= MOST * peer, f"{ours / 20 * 1e6:.1f} µs an operator, against {peer / 20 * 1e6:.1f} µs"
 
 
-def _processor_seconds(steps: int) -> float:
+STEPS = (10, 20, 40, 80, 160, 1000, 8000)
+NOISE = 1.5
+"""Two measurements of the same differ by so much on a machine that others use too."""
+
+
+def _cost_of_a_step(machine: fakes.Machine, steps: int) -> float:
+    """Processor time of one step of a program of so many, in microseconds."""
+    machine.reset()
     streams = [torch.musa.Stream() for _ in range(4)]
     tensors = [torch.zeros(8, device="musa") for _ in range(4)]
     torch.musa.synchronize()
+    programs = max(1, 2000 // steps)
     start = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    for step in range(steps):
-        stream = streams[step * 7 % 4]
-        with torch.musa.stream(stream):
-            tensors[step * 5 % 4].add_(1)
-        if step % 3 == 0:
-            streams[step % 4].wait_event(stream.record_event())
-    torch.musa.synchronize()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_utime - start
+    for _ in range(programs):
+        for step in range(steps):
+            stream = streams[step * 7 % 4]
+            with torch.musa.stream(stream):
+                tensors[step * 5 % 4].add_(1)
+            if step % 3 == 0:
+                streams[step % 4].wait_event(stream.record_event())
+        torch.musa.synchronize()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_utime - start) / programs / steps * 1e6
 
 
-def test_the_cost_grows_linearly_in_the_steps(machine: fakes.Machine) -> None:
-    _processor_seconds(200)
-    few = min(_processor_seconds(1000) for _ in range(3))
-    many = min(_processor_seconds(8000) for _ in range(2))
-    print(f"{machine.settings.schedule}: {few * 1e6 / 1000:.1f} µs a step of 1000, {many * 1e6 / 8000:.1f} µs a step of 8000")
-    assert many <= 2 * 8 * few  # a quadratic cost would be 64 times
+def test_a_step_costs_the_same_in_longer_programs(machine: fakes.Machine) -> None:
+    _cost_of_a_step(machine, 200)
+    rounds = [[_cost_of_a_step(machine, steps) for steps in STEPS] for _ in range(5)]
+    costs = {steps: min(costs) for steps, costs in zip(STEPS, zip(*rounds, strict=True), strict=True)}
+    print(f"{machine.settings.schedule}: " + ", ".join(f"{cost:.0f} µs a step of {steps}" for steps, cost in costs.items()))
+    assert max(costs.values()) <= NOISE * sorted(costs.values())[len(costs) // 2]

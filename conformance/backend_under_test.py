@@ -117,14 +117,7 @@ class BackendUnderTest:
     @property
     def command(self) -> str:
         """The command line that runs the suite on this backend again, as far as the backend goes."""
-        choice = self._choice
-        given = (
-            ("--backend", choice.backend),
-            ("--accelerator", choice.accelerator),
-            ("--devices", choice.devices),
-            ("--fault", choice.fault),
-        )
-        return " ".join(["python -m conformance", *(f"{option}={value}" for option, value in given if value)])
+        return " ".join(["python -m conformance", *self._choice.options])
 
     @property
     def given_schedule(self) -> str:

@@ -41,6 +41,12 @@ class BackendChoice:
     schedule: str = ""
     seed: int = 0
 
+    @property
+    def options(self) -> list[str]:
+        """The options that choose the same, but for the order of work."""
+        given = {"--backend": self.backend, "--accelerator": self.accelerator, "--devices": self.devices, "--fault": self.fault}
+        return [f"{option}={value}" for option, value in given.items() if value]
+
     def as_data(self) -> dict[str, Any]:
         """The keyword arguments that make an equal choice."""
         return asdict(self)

@@ -124,8 +124,8 @@ def add_options(parser: pytest.Parser) -> None:
     add("--require-device", action="store_true", help="a host without a usable device is an error, not a run of the host tier")
 
 
-def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
-    """The options of this run.
+def read_options(config: pytest.Config) -> SuiteOptions:
+    """The options of this run, which has a seed.
 
     Raises:
         OptionError: a value is not legal; the message says which are.
@@ -133,13 +133,14 @@ def read_options(config: pytest.Config, seed: int) -> SuiteOptions:
     get = config.getoption
     effort = _one_of("--effort", get("effort"), list(EXAMPLES))
     examples = get("examples")
+    seed = _seed(str(get("hypothesis_seed")))
     choice = BackendChoice(
         backend=get("backend").strip(),
         accelerator=get("accelerator").strip(),
         devices=None if get("devices") is None else _positive("--devices", get("devices")),
         fault=get("fault").strip(),
         schedule=get("schedule").strip(),
-        seed=seed % (1 << 64),
+        seed=seed,
     )
     if not choice.backend and not choice.accelerator and not config.option.collectonly:
         raise OptionError(
@@ -179,6 +180,16 @@ def command_line(config: pytest.Config) -> tuple[str, ...]:
     added = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
     plugins = [name.strip() for name in os.environ.get("PYTEST_PLUGINS", "").split(",") if name.strip()]
     return (*config.getini("addopts"), *added, *(word for name in plugins for word in ("-p", name)), *given)
+
+
+def _seed(text: str) -> int:
+    try:
+        seed = int(text)
+    except ValueError:
+        seed = -1
+    if not 0 <= seed < 1 << 64:
+        raise OptionError(f"--hypothesis-seed={text}: expected a whole number from 0 to 2**64 - 1")
+    return seed
 
 
 def _positive(option: str, text: str) -> int:

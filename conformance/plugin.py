@@ -55,7 +55,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(efforts.new_seed())
     try:
-        options = read_options(config, seed=int(config.option.hypothesis_seed))
+        options = read_options(config)
         efforts.load_profile(options.examples, shrink=options.shrink)
         efforts.draw_the_same_everywhere()
         launched = next((plugin for plugin in config.pluginmanager.get_plugins() if isinstance(plugin, LaunchedRun)), None)

@@ -240,19 +240,18 @@ class SuiteSession:
 
     def _option_list(self) -> list[str]:
         """The options that make another run find the same, the effort's apart."""
-        choice = self.options.choice
+        options = self.options
         given = (
-            ("--backend", choice.backend),
-            ("--accelerator", choice.accelerator),
-            ("--aligner", self.options.aligner),
-            ("--normalizer", self.options.normalizer),
-            ("--devices", choice.devices),
-            ("--ranks", self.options.ranks),
-            ("--fault", choice.fault),
-            ("--schedule", choice.schedule),
-            ("--hypothesis-seed", self.options.seed),
+            ("--aligner", options.aligner),
+            ("--normalizer", options.normalizer),
+            ("--ranks", options.ranks),
+            ("--schedule", options.choice.schedule),
         )
-        return [f"{option}={value}" for option, value in given if value]
+        return [
+            *options.choice.options,
+            *(f"{option}={value}" for option, value in given if value),
+            f"--hypothesis-seed={options.seed}",
+        ]
 
 
 def _text_of(error: BaseException) -> str:

@@ -6,6 +6,7 @@ For: choosing the orders, the size of buffers and whether steps are lengthened. 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 
 from conformance import efforts
@@ -24,6 +25,7 @@ _SIMULATED_ELEMENTS = 2
 _REAL_ELEMENTS = 1 << 14  # long enough that a copy takes a while
 _REAL_TRIES = 5
 """Runs of a smaller program on a real device before it counts as right."""
+_TYPICAL_SEEDS = 2
 _USUAL_SCHEDULES = ("seeded", "directed")
 
 
@@ -60,6 +62,16 @@ class StreamRuns:
                 if efforts.shrinks():
                     violation.smallest = functools.partial(smallest_program, violation.ran, violation, self._failure)
                 raise
+
+    def judge_typical(self, programs: Sequence[StreamProgram]) -> None:
+        """Judge programs that every run takes, each from several seeds; from seed 0 `directed` reverses all that it can.
+
+        Raises:
+            ProgramViolation: the first run that is wrong.
+        """
+        for program in programs:
+            for seed in range(_TYPICAL_SEEDS if self.backend.is_fake else 1):
+                self.judge(program, seed)
 
     def _failure(self, program: StreamProgram) -> ProgramViolation | None:
         """How a program fails, in the order of its schedule or another; None where it does not."""

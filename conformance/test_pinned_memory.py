@@ -77,11 +77,19 @@ def _elements(backend: BackendUnderTest) -> int:
 
 
 @clause("STR-9", examples=0.5)
-@given(values=st.lists(st.integers(1, 99), min_size=2, max_size=4), streams=st.integers(1, 2), seed=_seeds)
+@example(values=[1, 2], streams=2, waits_for=0, seed=1)
+@example(values=[1, 2], streams=2, waits_for=1, seed=1)
+@given(
+    values=st.lists(st.integers(1, 99), min_size=2, max_size=4),
+    streams=st.integers(1, 2),
+    waits_for=st.sampled_from((None, 0, 1)),
+    seed=_seeds,
+)
 def test_freed_pinned_memory_is_not_written_before_the_copy_from_it_ran(
-    backend: BackendUnderTest, values: list[int], streams: int, seed: int
+    backend: BackendUnderTest, values: list[int], streams: int, waits_for: int | None, seed: int
 ) -> None:
-    """Each value goes to the device, on one or two streams, from pinned memory that is freed at once; the host fills the next value's."""
+    """Each value goes to the device, on one or two streams, from pinned memory that is freed at once, with the copy on one of the streams
+    waited for or none; the host fills the next value's."""
     _reorder(backend, seed)
     accelerator, elements = backend.accelerator, _elements(backend)
     on = [method(accelerator, "new_stream")(0) for _ in range(streams)]
@@ -96,6 +104,8 @@ def test_freed_pinned_memory_is_not_written_before_the_copy_from_it_ran(
                 lengthen(0)
                 target.copy_(source, non_blocking=True)
         del source
+        if waits_for is not None:
+            on[waits_for % streams].synchronize()
     method(accelerator, "synchronize")(0)
     for value, targets in zip(values, found, strict=True):
         for stream, target in enumerate(targets):
@@ -103,7 +113,7 @@ def test_freed_pinned_memory_is_not_written_before_the_copy_from_it_ran(
             require(
                 seen == [value],
                 f"{values} were copied one by one from pinned memory, each on {streams} streams and freed after its non-blocking copies "
-                f"were issued: where stream {stream} copied {value} to, the device has {seen[:3]}",
+                f"were issued, stream {waits_for} waited for: where stream {stream} copied {value} to, the device has {seen[:3]}",
             )
 
 

@@ -7,10 +7,16 @@ from hypothesis import strategies as st
 
 from conformance.checking import clause
 from conformance.programs.stream_drafts import Focus, StreamDraft, stream_drafts
+from conformance.programs.stream_typical import waits_between_streams
 from conformance.stream_runs import StreamRuns
 
 SEEDS = st.integers(0, 1 << 16)
 """What a simulated machine draws its order from."""
+
+
+@clause("STR-11")
+def test_waits_of_busy_streams_and_waits_for_one_stream_twice_hold(stream_runs: StreamRuns) -> None:
+    stream_runs.judge_typical(waits_between_streams())
 
 
 @clause("STR-11", shrinks=False)

@@ -15,8 +15,7 @@ from conformance.gating import denial_evidence
 from conformance.programs.device_forms import DeviceForm, forms
 from conformance.programs.stream_contexts import ContextProgram, context_programs
 from conformance.programs.stream_drafts import HOST_WAITS, Focus, StreamDraft, stream_drafts
-from conformance.programs.stream_program import StreamProgram
-from conformance.programs.stream_steps import Allocate, AllocateHost, Copy, HostRead, HostWrite, Kernel
+from conformance.programs.stream_typical import copies_that_the_host_waits_for, waits_for_another_devices_stream
 from conformance.stream_runs import StreamRuns
 
 SEEDS = st.integers(0, 1 << 16)
@@ -52,6 +51,12 @@ def test_work_inside_a_context_goes_to_its_stream(stream_runs: StreamRuns) -> No
             stream.synchronize()
             found = tensor.cpu().tolist()
             require(found == [7] * 4, f"after stream.synchronize(), work issued within its context gave {found}; due was 7")
+
+
+@clause("STR-6")
+def test_a_busy_stream_is_asked_while_an_idle_one_is_current(stream_runs: StreamRuns) -> None:
+    devices = min(2, stream_runs.backend.device_count)
+    stream_runs.judge_typical(waits_for_another_devices_stream(devices, pinned=stream_runs.has_pinned_memory))
 
 
 @clause("STR-6")
@@ -171,6 +176,12 @@ def test_every_form_of_a_device_is_synchronized(stream_runs: StreamRuns, form: D
             require(found == [-3] * 4, f"{asked}, work that was issued before on device {device} gives {found}; due was -3")
 
 
+@clause("STR-9")
+def test_a_copy_with_the_host_is_done_once_it_was_waited_for(stream_runs: StreamRuns) -> None:
+    for pinned in {False, stream_runs.has_pinned_memory}:
+        stream_runs.judge_typical(copies_that_the_host_waits_for(pinned=pinned))
+
+
 @clause("STR-9", examples=0.7, shrinks=False)
 @given(
     draft=stream_drafts(
@@ -184,23 +195,6 @@ def test_every_form_of_a_device_is_synchronized(stream_runs: StreamRuns, form: D
 )
 def test_copies_are_ordered_and_visible_once_waited_for(stream_runs: StreamRuns, draft: StreamDraft, seed: int) -> None:
     stream_runs.judge(draft, seed)
-
-
-@clause("STR-9", examples=0.2)
-@given(pinned=st.booleans(), to_device=st.booleans(), slow=st.booleans(), seed=SEEDS)
-def test_a_blocking_copy_with_the_host_is_done_when_it_returns(
-    stream_runs: StreamRuns, pinned: bool, to_device: bool, slow: bool, seed: int
-) -> None:
-    """The smallest such programs, so that they are always among those run."""
-    before = (
-        AllocateHost("p", 1, pinned and stream_runs.has_pinned_memory),
-        Allocate("a", 1, 2),
-        Kernel(1, "a", 3, keep=True, slow=slow),
-    )
-    steps: tuple[Any, ...] = (
-        (Copy(1, "p", "a", blocking=True), HostWrite("p", 4)) if to_device else (Copy(1, "a", "p", blocking=True), HostRead("p"))
-    )
-    stream_runs.judge(StreamProgram((0, 0), (*before, *steps)), seed)
 
 
 @clause("STR-13")

@@ -113,6 +113,26 @@ def tensors_in(value: Any) -> Sequence[Any]:
     return ()
 
 
+def reads_what_it_overwrites(args: Any, written: DeviceTensor) -> bool:
+    """Whether another argument shares some of its bytes, but not all: PyTorch refuses most such calls, which geometry cannot tell."""
+    for value in args:
+        if type(value) is DeviceTensor and value is not written and value._block is written._block:
+            if value.numel() == 0 or written.numel() == 0:
+                continue
+            one, other = value._data, written._data
+            if one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride():
+                continue
+            if one.data_ptr() < _end(other) and other.data_ptr() < _end(one):
+                return True
+    return False
+
+
+def _end(data: torch.Tensor) -> int:
+    """The address after a tensor's last element."""
+    last = sum((extent - 1) * step for extent, step in zip(data.shape, data.stride(), strict=True))
+    return data.data_ptr() + (last + 1) * data.itemsize
+
+
 def bytes_of(size: Sequence[int], dtype: torch.dtype) -> int:
     """The bytes of a dense tensor."""
     count = 1

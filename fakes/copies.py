@@ -66,7 +66,9 @@ def copy(plan: OperatorPlan, destination: Any, source: Any, non_blocking: bool, 
 
 def _require(plan: OperatorPlan, data: torch.Tensor, contents: torch.Tensor) -> None:
     """Refuse now, in the kernel's own words, what it would refuse."""
-    if data.shape != contents.shape and outcome_of(plan, plan.kernel, [data, contents], {}) is None:
+    if data.is_meta or contents.is_meta:
+        plan.kernel(data if data.is_meta else torch.empty_like(data), contents)
+    if data.size() != contents.size() and outcome_of(plan, plan.kernel, [data, contents], {}) is None:
         plan.kernel(torch.empty_like(data), torch.empty_like(contents))
 
 

@@ -12,6 +12,7 @@ on stand-ins to move the generator on, and get its earlier state when they run; 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ def launch(
         return _move_view(kernel, args, kwargs, written)
     outcome = None if plan.waits and _is_sized_by_values(plan, args) else outcome_of(plan, kernel, args, kwargs)
     if outcome is None:
-        return _run_now(plan, kernel, args, kwargs, device, machine, stream, written)
+        return run_now(plan, kernel, args, kwargs, device, machine, stream, written)
     if outcome.resized:
         args, kwargs = _resize_written(args, kwargs, outcome, device, stream, written)
     return _queue(plan, kernel, args, kwargs, outcome, device, machine, stream, written)
@@ -81,24 +82,22 @@ def _queue(
     scheduler = machine.scheduler
     places: list[torch.Tensor] = []
     results = _allocated(outcome.results, plan, device, stream, places)
-    single = places[0] if len(places) == 1 and type(outcome.results) is Layout else None
-    name = plan.name
-
-    def run() -> None:
-        values = kernel(*args, **kwargs)
-        if single is not None:
-            _copy_into(single, values)
-        elif places:
-            _store(name, places, values, plan)
-
     if plan.name in _ALLOCATIONS:
         return results
+    # No closures: launches that are pending by the thousand are what the garbage collector has to go through.
+    run: Callable[[], Any]
+    if not places:
+        run = partial(kernel, *args, **kwargs)
+    elif type(outcome.results) is Layout:
+        run = partial(_run_into, places[0], kernel, *args, **kwargs)
+    else:
+        run = partial(_run_and_store, plan, places, kernel, *args, **kwargs)
     if scheduler.tracks:
         reads = [] if plan.has_device and plan.name != "aten::_to_copy" else _tensors([*args, *kwargs.values()])
         writes = [*places, *[tensor._data for tensor in written]]
     else:
         reads, writes = (), ()  # type: ignore[assignment]
-    scheduler.issue(run, reads, writes, stream, name=name, duration=outcome.duration)
+    scheduler.issue(run, reads, writes, stream, name=plan.name, duration=outcome.duration)
     return results
 
 
@@ -146,17 +145,24 @@ def _each_new(results: Any, plan: OperatorPlan, make: Callable[[Any], Any]) -> A
     )
 
 
-def _store(name: str, places: Sequence[torch.Tensor], values: Any, plan: OperatorPlan) -> None:
+def _run_into(place: torch.Tensor, kernel: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+    _copy_into(place, kernel(*args, **kwargs))
+
+
+def _run_and_store(
+    plan: OperatorPlan, places: Sequence[torch.Tensor], kernel: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> None:
+    values = kernel(*args, **kwargs)
     if isinstance(values, list | tuple) and len(values) == len(plan.returns) > 1:
         values = [value for value, place in zip(values, plan.returns, strict=True) if place is None]
     found = _tensors([values])
     for place, value in zip(places, found, strict=True):
         if place.shape != value.shape:
-            raise RuntimeError(f"{name} gave sizes {tuple(value.shape)} where {tuple(place.shape)} were inferred")
+            raise RuntimeError(f"{plan.name} gave sizes {tuple(value.shape)} where {tuple(place.shape)} were inferred")
         _copy_into(place, value)
 
 
-def _run_now(
+def run_now(
     plan: OperatorPlan, kernel: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], device: Device, machine: Machine,
     stream: StreamState, written: Sequence[DeviceTensor],
 ) -> Any:  # fmt: skip
@@ -219,6 +225,8 @@ def launch_random(
             return kernel
         return lambda *some, **named: with_generator_as_default(source, plan.kernel, some, named)
 
+    if plan.waits:
+        return run_now(plan, drawing(generator), args, kwargs, device, machine, stream, written)
     in_place = bool(plan.mutated) and len(written) == 1 and not plan.reshapes
     if plan.name in _PURE_FILLS and (in_place or not plan.mutated):
         with HostMode():
@@ -241,10 +249,10 @@ def launch_random(
             return drawing(source)(*some, **named)
 
         nbytes = sum(tensor.nbytes for tensor in _tensors([*args, values]))
-        results = None if plan.mutated else _layouts(values)
+        results = None if plan.returns[0] is not None else _layouts(values)
         outcome = Outcome(results, {}, of_kernel(nbytes))
         return _queue(plan, later, args, kwargs, outcome, device, machine, stream, written)
-    return _run_now(plan, drawing(generator), args, kwargs, device, machine, stream, written)
+    return run_now(plan, drawing(generator), args, kwargs, device, machine, stream, written)
 
 
 def _stand_in(tensor: torch.Tensor) -> torch.Tensor:

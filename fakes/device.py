@@ -37,13 +37,14 @@ class Device:
     """One visible device, as this process uses it. `index` is its local index."""
 
     def __init__(
-        self, persona: Persona, index: int, card: PhysicalCard, scheduler: Scheduler, allocator_settings: Mapping[str, Any]
-    ) -> None:
+        self, persona: Persona, index: int, card: PhysicalCard, default_stream: StreamState, scheduler: Scheduler,
+        allocator_settings: Mapping[str, Any],
+    ) -> None:  # fmt: skip
         self.index = index
         self.card = card
         self.torch_device = torch.device(persona.device_type, index)
         self.allocator = Allocator(index, card.memory, persona.display_name, scheduler, allocator_settings)
-        self.default_stream = StreamState(index, 0)
+        self.default_stream = default_stream
         self.generator: DeviceGenerator = DeviceGenerator(self.torch_device)
         self.context_open = False
         self.communication_streams: dict[tuple[str, str], StreamState] = {}

@@ -16,7 +16,16 @@ from typing import Any
 import torch
 
 from fakes import deferral
-from fakes.arguments import LARGE_ELEMENTS, bytes_of, refuse_dtype, refuse_mixture, require_room, tensors_in, unwrap
+from fakes.arguments import (
+    LARGE_ELEMENTS,
+    bytes_of,
+    reads_what_it_overwrites,
+    refuse_dtype,
+    refuse_mixture,
+    require_room,
+    tensors_in,
+    unwrap,
+)
 from fakes.backward import record_uses
 from fakes.copies import between_devices, read_to_host
 from fakes.device import Device
@@ -127,7 +136,8 @@ def _run_mutating(plan: OperatorPlan, args: Any, kwargs: Any) -> Any:
     if plan.random:
         result = _launch_random(plan, host_args, host_kwargs, machine, device, written)
     elif machine.scheduler.defers:
-        result = deferral.launch(plan, plan.kernel, host_args, host_kwargs, device, machine, stream, written)
+        launch = deferral.run_now if len(written) == 1 and reads_what_it_overwrites(args, written[0]) else deferral.launch
+        result = launch(plan, plan.kernel, host_args, host_kwargs, device, machine, stream, written)
     else:
         result = machine.scheduler.launch(plan, plan.kernel, host_args, host_kwargs, stream)
     if plan.reshapes:

@@ -19,6 +19,10 @@ _Library: Any = torch.library.Library
 _CPU = torch.device("cpu")
 
 
+_ONE_KERNEL_ON_THE_CPU = ("mish_backward", "native_channel_shuffle", "silu_backward")
+"""Operators that PyTorch composes of others for a device without a kernel of its own, whose values would differ in the last bits."""
+
+
 def _allocate(size: Any, stride: Any, dtype: Any, device: Any, memory_format: Any) -> torch.Tensor:
     machine = current_machine()
     dtype = torch.get_default_dtype() if dtype is None else dtype
@@ -64,9 +68,18 @@ def _copy_from(source: Any, destination: Any, non_blocking: bool = False) -> Any
     return dispatch(torch.ops.aten.copy_.default, (), (destination, source, non_blocking))
 
 
+def _item(tensor: Any) -> Any:
+    # `torch.tensor([device scalar])`, which PyTorch's boxed fallback below aborts on.
+    return dispatch(torch.ops.aten._local_scalar_dense.default, (), (tensor,))
+
+
 def _fallback(operator: Any, *args: Any, **kwargs: Any) -> Any:
     # Factories that PyTorch does not build from `empty`, and operators called with Python dispatch turned off.
     return dispatch(operator, (), args, kwargs)
+
+
+def _fused(operator: Any) -> Any:
+    return lambda *args, **kwargs: dispatch(operator, (), args, kwargs)
 
 
 def _refuse_layout(layout: Any, pin_memory: Any) -> None:
@@ -82,6 +95,9 @@ def register() -> tuple[torch.library.Library, ...]:
     library.impl("empty.memory_format", _empty, "PrivateUse1")
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
+    library.impl("_local_scalar_dense", _item, "PrivateUse1")
+    for name in _ONE_KERNEL_ON_THE_CPU:
+        library.impl(name, _fused(getattr(torch.ops.aten, name).default), "PrivateUse1")
     everything = _Library("_", "IMPL")
     everything.fallback(_fallback, "PrivateUse1")
     return library, everything

@@ -3,9 +3,11 @@
 For: queued operators, whose results have sizes, strides and dtype at once. Not for: their contents (`deferral.py`).
 
 It depends on the operator, on the geometry of its tensors and on its other arguments, and is worked out once for each of these. Small
-operators are tried on host tensors full of ones or zeros, so that the strides are exactly those of the run to come and a wrong call
-is refused in the kernel's own words; large ones on `meta`. Floating-point arguments do not count (a learning rate changes at every
-step), except in the operators whose sizes depend on them.
+operators are tried on host tensors full of ones or zeros, so that the strides are exactly those of the run to come; large ones on
+`meta`. Where every trial is refused the answer is None: the host waits, and the real run decides, so that a wrong call is refused
+at once and in the kernel's own words. `meta` misses what only kernels check, so a large call is also tried with two elements along each
+dimension (a dtype that the kernel does not take), and looked at for memory that it would write twice. Floating-point arguments do not
+count (a learning rate changes at every step), except in the operators whose sizes depend on them.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ class Layout:
     __slots__ = ("dtype", "is_contiguous", "nbytes", "size", "stride")
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        if tensor.layout != torch.strided:
-            raise NotImplementedError(f"a simulated device has strided tensors only, not {tensor.layout}")
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            kind = "quantized ones" if tensor.is_quantized else tensor.layout
+            raise NotImplementedError(f"a simulated device has strided tensors only, not {kind}")
         self.size = tuple(tensor.shape)
         self.stride = tensor.stride()
         self.dtype = tensor.dtype
@@ -94,9 +97,11 @@ def _key(plan: OperatorPlan, value: Any) -> Any:
 
 def _infer(plan: OperatorPlan, kernel: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Outcome | None:
     elements = sum(tensor.numel() for tensor in _tensors([*args, *kwargs.values()]))
-    makers: list[Callable[[torch.Tensor], torch.Tensor]] = [_on_meta]
-    if elements <= _MOST_TRIED:
-        makers = [_zeros, _ones, _on_meta]
+    makers: list[Callable[[torch.Tensor], torch.Tensor]] = [_zeros, _ones]
+    if elements > _MOST_TRIED:
+        if _is_refused_for_its_dtypes(kernel, args, kwargs) or _writes_twice(plan, args, kwargs):
+            return None
+        makers = [_on_meta]
     with HostMode():
         for make in makers:
             tried_args = [_replace(value, make) for value in args]
@@ -109,6 +114,24 @@ def _infer(plan: OperatorPlan, kernel: Callable[..., Any], args: Sequence[Any], 
                 continue
             return _outcome(plan, args, kwargs, tried_args, tried_kwargs, results)
     return None
+
+
+def _is_refused_for_its_dtypes(kernel: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    with HostMode():
+        try:
+            kernel(
+                *[_replace(value, _shrunk) for value in args], **{name: _replace(value, _shrunk) for name, value in kwargs.items()}
+            )
+        except NotImplementedError:
+            return True
+        except Exception as error:  # noqa: BLE001 - a size that two elements do not stand for
+            return "dtype" in str(error) or "type" in str(error).split()
+    return False
+
+
+def _writes_twice(plan: OperatorPlan, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    written = [kwargs.get(place) if isinstance(place, str) else args[place] for place in plan.mutated]
+    return any(0 in tensor.stride() and tensor.numel() > 1 for tensor in _tensors(written))
 
 
 def _outcome(
@@ -163,6 +186,10 @@ def _ones(tensor: torch.Tensor) -> torch.Tensor:
 def _filled(tensor: torch.Tensor, value: float) -> torch.Tensor:
     # Lazy conjugation does not change what a result looks like.
     return torch.ops.aten.empty_strided.default(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu").fill_(value)  # type: ignore[no-any-return]
+
+
+def _shrunk(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.ops.aten.zeros.default([min(extent, 2) for extent in tensor.shape], dtype=tensor.dtype, device="cpu")  # type: ignore[no-any-return]
 
 
 def _on_meta(tensor: torch.Tensor) -> torch.Tensor:

@@ -84,8 +84,9 @@ def _require_torch() -> None:
 
 
 def _apply_patches(patches: Patches, machine: Machine) -> None:
-    from fakes import management_library, pinned_memory, serialization, torch_patches
+    from fakes import compilation, management_library, parameters, pinned_memory, serialization, torch_patches
 
+    before = dict(vars(torch))
     patches.set(_current, "machine", machine)
     for module in management_library.modules(machine):
         patches.set_item(sys.modules, module.__name__, module)
@@ -94,9 +95,12 @@ def _apply_patches(patches: Patches, machine: Machine) -> None:
         from fakes import transport
 
         transport.apply(patches, machine)
+    parameters.apply(patches)
     serialization.apply(patches, machine)
     if "pinned_memory" in machine.persona.features:
         pinned_memory.apply(patches, machine)
+    compilation.apply(patches)
+    compilation.teach_script(patches, before)
 
 
 _registered: list[torch.library.Library] = []

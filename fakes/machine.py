@@ -6,6 +6,7 @@ putting it in place (`installation.py`).
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import uuid
@@ -54,6 +55,7 @@ class Machine:
         self._uninstall: Callable[[], None] | None = None
         self._thread = _ThreadState()
         self._generation = 0
+        self._default_streams: dict[int, StreamState] = {}
         self._set_up(settings)
 
     def _set_up(self, settings: Settings) -> None:
@@ -84,12 +86,12 @@ class Machine:
         memory: int | str | Sequence[int | str] | None = None,
         schedule: str | Policy | None = None,
         seed: int | None = None,
-        detect_races: bool = False,
+        detect_races: bool | None = None,
     ) -> None:
         """A machine as after a reboot: nothing initialised, no context, fresh counters, streams and random states.
 
         Settings that are not given stay as they are. Tensors made before keep their contents, but the new machine does not count
-        their memory.
+        their memory. Streams made before, which frameworks keep for good, work on; default streams stay the same.
 
         Raises:
             MachineConfigurationError: as `fakes.install`; the machine is then as it was.
@@ -102,7 +104,11 @@ class Machine:
         if memory is None:
             memory = old.memories if count == len(old.memories) else old.memories[0]
         settings = Settings.validated(
-            count, memory, old.schedule if schedule is None else schedule, old.seed if seed is None else seed, detect_races
+            count,
+            memory,
+            old.schedule if schedule is None else schedule,
+            old.seed if seed is None else seed,
+            old.detect_races if detect_races is None else detect_races,
         )
         with self.lock:
             self._set_up(settings)
@@ -151,7 +157,8 @@ class Machine:
                 if not cards:
                     raise RuntimeError(f"No {self.persona.display_name} GPUs are available")
                 devices = [
-                    Device(self.persona, index, card, self.scheduler, self.allocator_settings) for index, card in enumerate(cards)
+                    Device(self.persona, index, card, self._default_stream(index), self.scheduler, self.allocator_settings)
+                    for index, card in enumerate(cards)
                 ]
                 for index, seed in self._pending_seeds.items():
                     for device in devices if index is None else devices[index : index + 1]:
@@ -159,6 +166,11 @@ class Machine:
                 self._pending_seeds.clear()
                 self._devices = devices
             return self._devices
+
+    def _default_stream(self, index: int) -> StreamState:
+        if index not in self._default_streams:
+            self._default_streams[index] = StreamState(index, 0)
+        return self._default_streams[index]
 
     def device(self, index: int) -> Device:
         """A visible device; initialises the runtime, opens no context.
@@ -367,5 +379,6 @@ def current_machine() -> Machine:
     return machine
 
 
+@functools.cache
 def _uuid_of(persona: str, index: int) -> uuid.UUID:
     return uuid.uuid5(uuid.NAMESPACE_DNS, f"{index}.{persona}.simulated.invalid")

@@ -253,10 +253,17 @@ _DEVICE_NAMES = (
 _STREAM_NAMES = ("StreamContext", "_sleep", "current_stream", "default_stream", "set_stream", "stream")
 
 
+class _Namespace(ModuleType):
+    @property
+    def _initialized(self) -> bool:
+        """What activation checkpointing asks for before it keeps the random state."""
+        return is_initialized()
+
+
 def build(persona: Persona) -> ModuleType:
     """The namespace of a persona, with the parts that its features name."""
     name = f"torch.{persona.device_type}"
-    module = ModuleType(name, f"The namespace of the simulated {persona.display_name} device.")
+    module = _Namespace(name, f"The namespace of the simulated {persona.display_name} device.")
     module.__path__ = []
     here = sys.modules[__name__]
     _fill(module, here, _DEVICE_NAMES)

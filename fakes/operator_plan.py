@@ -29,6 +29,16 @@ _HOST_TENSOR_OPERATORS = frozenset(
 """Operators that take CPU indices, masks or lengths (DEV-9)."""
 _GROWING_OPERATORS = frozenset({"aten::constant_pad_nd", "aten::repeat", "aten::repeat_interleave"})
 """Operators whose result may be far larger than their arguments, so that room is asked for first."""
+_CHECKED_ON_THE_HOST = frozenset(
+    {
+        "aten::_linalg_check_errors",
+        "aten::_linalg_svd",
+        "aten::linalg_eig",
+        "aten::normal.Tensor_Tensor",
+        "aten::normal.float_Tensor",
+    }
+)
+"""Operators whose values PyTorch looks at on the host of an accelerator, to refuse them at the call."""
 _RESIZING_OPERATORS = frozenset({"aten::_resize_output_", "aten::resize_", "aten::resize_as_", "aten::set_"})
 
 
@@ -82,7 +92,11 @@ class OperatorPlan:
         self.has_device = "device" in names
         self.takes_generator = "generator" in names
         self.random = self.takes_generator or torch.Tag.nondeterministic_seeded in tags
-        self.waits = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
+        self.waits = (
+            torch.Tag.data_dependent_output in tags
+            or torch.Tag.dynamic_output_shape in tags
+            or f"{schema.name}.{schema.overload_name}".removesuffix(".") in _CHECKED_ON_THE_HOST
+        )
         self.reshapes = (
             torch.Tag.inplace_view in tags
             or self.name in _RESIZING_OPERATORS

@@ -33,6 +33,14 @@ def apply(patches: Patches, machine: Machine) -> None:
         moved: torch.UntypedStorage = self.to(device=torch.device(kind, machine.device_index(device)), non_blocking=non_blocking)
         return moved
 
+    original_copy: Any = torch.UntypedStorage.copy_
+
+    def copy_(self: torch.UntypedStorage, source: Any, non_blocking: bool | None = None) -> torch.UntypedStorage:
+        if isinstance(source, DeviceStorage):
+            source = source.cpu()
+        result: torch.UntypedStorage = original_copy(self, source, non_blocking)
+        return result
+
     original_is_storage = torch.is_storage
 
     def is_storage(obj: Any, /) -> bool:
@@ -41,5 +49,6 @@ def apply(patches: Patches, machine: Machine) -> None:
 
     patches.set(torch, "is_storage", is_storage)
     patches.set(torch.UntypedStorage, "to", to)
+    patches.set(torch.UntypedStorage, "copy_", copy_)
     patches.set(torch.UntypedStorage, kind, to_device)
     patches.set(torch.UntypedStorage, f"is_{kind}", property(lambda self: isinstance(self, DeviceStorage)))

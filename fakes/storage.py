@@ -16,6 +16,9 @@ from fakes.allocator import Block
 from fakes.device import Device
 from fakes.machine import current_machine
 
+_get_item: Any = torch.UntypedStorage.__getitem__
+_write_file: Any = torch.UntypedStorage._write_file
+_Storage: Any = torch.UntypedStorage
 _to_dlpack: Any = torch._C._to_dlpack
 _from_dlpack: Any = torch._C._from_dlpack
 
@@ -56,6 +59,50 @@ class DeviceStorage(torch.UntypedStorage):
             return self if index == self._device.index else on_device(self.cpu(), index)
         moved: torch.UntypedStorage = self.cpu().to(device=target)
         return moved
+
+    def _bytes(self) -> torch.Tensor:
+        """The bytes as a tensor of the device, through which reads wait and writes are queued."""
+        tensor: Any = torch.empty(0, dtype=torch.uint8, device=self._device)
+        return tensor.set_(self)  # type: ignore[no-any-return]
+
+    def __getitem__(self, index: Any) -> Any:
+        """A byte, waited for; or the storage of a slice."""
+        if not isinstance(index, slice):
+            return self._bytes()[index].item()
+        part = _get_item(self, index)
+        part.__class__ = DeviceStorage
+        part._device, part._block = self._device, self._block
+        return part
+
+    def __setitem__(self, index: Any, value: int) -> None:
+        """Write a byte or those of a slice, in the order of the current stream."""
+        self._bytes()[index] = value
+
+    def __iter__(self) -> Any:
+        return iter(self.cpu())
+
+    def tolist(self) -> list[int]:
+        """The bytes, waited for."""
+        return list(self.cpu())
+
+    def fill_(self, value: int) -> DeviceStorage:
+        """Write every byte, in the order of the current stream."""
+        self._bytes().fill_(value)
+        return self
+
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> DeviceStorage:  # type: ignore[override]
+        """Copy all bytes of another storage, in the order of the current stream."""
+        contents = source._bytes() if isinstance(source, DeviceStorage) else _bytes_on_host(source)
+        self._bytes().copy_(contents, bool(non_blocking))
+        return self
+
+    def new(self) -> DeviceStorage:
+        """An empty storage on the same device."""
+        return on_device(_Storage(0), self._device.index)
+
+    def _write_file(self, *args: Any) -> Any:
+        # PyTorch's pickling and its older file format write the bytes by this; a host read.
+        return _write_file(self.cpu(), *args)
 
     def resize_(self, size: int) -> DeviceStorage:
         """Change the size, in bytes.
@@ -136,9 +183,12 @@ def on_device(host: torch.UntypedStorage, index: int) -> DeviceStorage:
 
 
 def _clone(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    return torch.ops.aten.clone.default(_bytes_on_host(storage)).untyped_storage()  # type: ignore[no-any-return]
+
+
+def _bytes_on_host(storage: torch.UntypedStorage) -> torch.Tensor:
     flat = torch.empty(0, dtype=torch.uint8, device="cpu")
-    torch.ops.aten.set_.source_Storage(flat, storage)
-    return torch.ops.aten.clone.default(flat).untyped_storage()  # type: ignore[no-any-return]
+    return torch.ops.aten.set_.source_Storage(flat, storage)  # type: ignore[no-any-return]
 
 
 # PyTorch writes a storage's class into checkpoints by its name; on hardware there is one class for every device.

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fakes.machine import Machine, current_machine
+from fakes.machine import Machine, _current, current_machine
 from fakes.stream_state import StreamState
 
 PRIVATE_USE_1 = torch._C._autograd.DeviceType.PrivateUse1
@@ -40,6 +40,8 @@ class Stream(_TorchStream):  # type: ignore[misc]
     ) -> Stream:
         if kwargs:
             raise TypeError(f"Stream() got unexpected keyword arguments {sorted(kwargs)}")
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise TypeError(f"priority={priority!r} is not an int")
         machine = current_machine()
         index = device_index if device_index is not None else machine.device_index(device)
         opened = machine.open(index)
@@ -89,7 +91,9 @@ class Stream(_TorchStream):  # type: ignore[misc]
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         previous_device, previous_stream = self._entered.pop()
-        machine = current_machine()
+        machine = _current.machine
+        if machine is None:
+            return
         machine.set_stream(previous_stream)
         machine.set_device(previous_device)
 

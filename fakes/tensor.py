@@ -157,10 +157,14 @@ class DeviceTensor(torch.Tensor):
 
     @data.setter
     def data(self, value: torch.Tensor) -> None:
+        if not isinstance(value, DeviceTensor):
+            from fakes.parameters import exchange
+
+            exchange(self, value)
+            return
         _base_data.__set__(self, value)
-        if isinstance(value, DeviceTensor):
-            self._data, self._block, self._index = value._data, value._block, value._index
-            self._may_be_lazy = value._may_be_lazy
+        self._data, self._block, self._index = value._data, value._block, value._index
+        self._may_be_lazy = value._may_be_lazy
 
 
 def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
@@ -174,6 +178,8 @@ def wrap(data: torch.Tensor, device: Device, stream: Any) -> DeviceTensor:
         nbytes = data.nbytes
     except RuntimeError:
         raise NotImplementedError(f"a simulated device has strided tensors only, not {data.layout}") from None
+    if data.is_quantized:
+        raise NotImplementedError("a simulated device has strided tensors only, not quantized ones")
     block = Block(device.allocator, nbytes, stream)
     size = data.shape
     tensor: DeviceTensor = _make(

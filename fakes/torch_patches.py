@@ -1,7 +1,7 @@
 """What PyTorch's Python device guard does not forward, patched in reversibly.
 
-For: `torch.accelerator`, `torch.Stream`, `torch.Event`, `torch.Generator`, backward in the caller's thread, and copies to a
-device named without an index. Not for: operators (`dispatch.py`), saving and loading (`serialization.py`), autocast
+For: `torch.accelerator`, `torch.Stream`, `torch.Event`, `torch.Generator`, backward in the caller's thread, the profiler's activities,
+and copies to a device named without an index. Not for: operators (`dispatch.py`), saving and loading (`serialization.py`), autocast
 (`autocast.py`).
 """
 
@@ -20,9 +20,6 @@ from fakes import stream as streams
 from fakes.machine import Machine
 from fakes.patching import Patches
 from fakes.random_numbers import DeviceGenerator
-from fakes.tensor import DeviceTensor
-
-_swap_tensors: Any = torch.utils.swap_tensors
 
 
 def apply(patches: Patches, machine: Machine) -> None:
@@ -31,8 +28,10 @@ def apply(patches: Patches, machine: Machine) -> None:
     _device_constructors()
     _patch_accelerator(patches, machine)
     _patch_backward(patches, machine)
+    _patch_profiler(patches)
     _patch_constructors(patches, machine)
     _patch_tensor(patches, machine)
+    _patch_lengths(patches)
 
 
 def _patch_accelerator(patches: Patches, machine: Machine) -> None:
@@ -137,6 +136,12 @@ def _patch_backward(patches: Patches, machine: Machine) -> None:
     patches.set(torch.autograd, "_engine_run_backward", run_backward)
 
 
+def _patch_profiler(patches: Patches) -> None:
+    # PyTorch supports the activity as soon as the device has a name; here nobody would record its kernels.
+    original: Any = torch.autograd._supported_activities  # type: ignore[attr-defined]
+    patches.set(torch.autograd, "_supported_activities", lambda: original() - {torch.profiler.ProfilerActivity.PrivateUse1})
+
+
 def _patch_constructors(patches: Patches, machine: Machine) -> None:
     original_generator: Any = torch.Generator
     original_stream: Any = streams._TorchStream
@@ -204,7 +209,6 @@ def _is_ours(device: Any, machine: Machine) -> bool:
 def _patch_tensor(patches: Patches, machine: Machine) -> None:
     kind = machine.persona.device_type
     original_to: Any = torch.Tensor.to
-    base_data: Any = torch._C.TensorBase.data
     bare = torch.device(kind)
 
     # PyTorch asks its device guard for the index of a bare device type, and a Python guard always answers 0.
@@ -234,22 +238,23 @@ def _patch_tensor(patches: Patches, machine: Machine) -> None:
             kwargs = {**kwargs, "device": torch.device(kind, machine.current_device())}
         return in_context(self, func, types, args, kwargs)
 
-    def get_data(self: torch.Tensor) -> Any:
-        return base_data.__get__(self)
-
-    def set_data(self: torch.Tensor, value: torch.Tensor) -> None:
-        if isinstance(value, DeviceTensor) and not isinstance(self, DeviceTensor):
-            # PyTorch lets a CPU parameter take a device tensor's place; for a subclass the two objects must trade places.
-            new = value.detach().requires_grad_(self.requires_grad)
-            if isinstance(self, torch.nn.Parameter):
-                new = torch.nn.Parameter(new, requires_grad=self.requires_grad)
-            _swap_tensors(self, new)
-            return
-        base_data.__set__(self, value)
-
     patches.set(torch.Tensor, "to", to)
     for name in ("tensor", "as_tensor", "asarray"):
         patches.set(torch, name, indexed(getattr(torch, name)))
     patches.set(torch.Tensor, "new_tensor", indexed(torch.Tensor.new_tensor))
     patches.set(DeviceContext, "__torch_function__", in_device_context)
-    patches.set(torch.Tensor, "data", property(get_data, set_data))
+
+
+def _patch_lengths(patches: Patches) -> None:
+    original: Any = torch.ctc_loss
+
+    @functools.wraps(original)
+    def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, *args: Any, **kwargs: Any) -> Any:
+        # Lengths on the host go with any device; for a subclass of tensors PyTorch would divide by them there.
+        lengths = [
+            one.tolist() if isinstance(one, torch.Tensor) and one.device.type == "cpu" else one
+            for one in (input_lengths, target_lengths)
+        ]
+        return original(log_probs, targets, *lengths, *args, **kwargs)
+
+    patches.set(torch, "ctc_loss", ctc_loss)

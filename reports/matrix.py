@@ -35,10 +35,15 @@ class Column:
 
     title: str
     subtitle: str
+    date: str
     status: str
     holds: bool
     cells: dict[str, Cell]
     levels: str
+
+    def shown(self, cell: Cell) -> Cell:
+        """The cell as it is worth showing: nothing of a report that does not hold looks good."""
+        return cell if self.holds or cell.kind == "bad" else Cell(cell.text, "none")
 
 
 @dataclass(frozen=True)
@@ -49,23 +54,28 @@ class Matrix:
     columns: tuple[Column, ...]
 
     def rows(self) -> list[tuple[str, list[Cell]]]:
-        """Heading and cells of every row, the last three summing up."""
+        """Heading and cells of every row: first what each report is worth (`SUMMARY_ROWS` of them), then the areas."""
         nothing = Cell("–", "none")
-        rows = [(f"{name} {title}", [column.cells.get(name, nothing) for column in self.columns]) for name, title in self.areas]
-        rows.append(
-            ("levels attained", [Cell(column.levels, "good" if column.levels != "none" else "none") for column in self.columns])
-        )
-        rows.append(
-            ("status", [Cell(column.status, "good" if column.status == "hardware" else "partly") for column in self.columns])
-        )
-        rows.append(
-            ("report holds", [Cell("yes" if column.holds else "NO", "good" if column.holds else "bad") for column in self.columns])
-        )
-        return rows
+        summary: dict[str, list[Cell]] = {
+            "report holds": [Cell("yes" if column.holds else "NO", "good" if column.holds else "bad") for column in self.columns],
+            "status": [
+                column.shown(Cell(column.status, "good" if column.status == "hardware" else "partly")) for column in self.columns
+            ],
+            "levels attained": [
+                column.shown(Cell(column.levels, "good" if column.levels != "none" else "none")) for column in self.columns
+            ],
+        }
+        areas = {
+            f"{name} {title}": [column.shown(column.cells.get(name, nothing)) for column in self.columns]
+            for name, title in self.areas
+        }
+        return [*summary.items(), *areas.items()]
 
 
+SUMMARY_ROWS = 3
 LEGEND = (
-    "Passed of the clauses that apply; ✗ failed, waived or known to fail; ○ without a verdict; unsupported clauses do not apply."
+    "Passed of the clauses that apply; ✗ failed, waived or known to fail; ○ without a verdict; unsupported clauses do not apply. What a"
+    " report says that does not hold counts for nothing."
 )
 
 
@@ -87,7 +97,18 @@ def _column(report: Report, holds: bool) -> Column:
     attained = [level.name for level in report.verdict.levels if level.state == "attained"]
     return Column(
         title=printable(report.declared.product or report.backend.name, longest=40),
-        subtitle=printable(f"{report.backend.name}, torch {report.host.torch}, {report.run.started[:10]}", longest=60),
+        subtitle=", ".join(
+            filter(
+                None,
+                (
+                    printable(report.declared.vendor, longest=40),
+                    printable(report.backend.name, longest=40),
+                    printable(f"torch {report.host.torch}", longest=40),
+                    f"contract {printable(report.suite.contract_revision, longest=20)}",
+                ),
+            )
+        ),
+        date=report.run.started[:10],
         status=report.verdict.status,
         holds=holds,
         cells={name: _cell(count) for name, count in counts.items()},
@@ -110,7 +131,7 @@ def to_terminal(matrix: Matrix) -> Table:
     table = Table(caption=LEGEND, caption_justify="left")
     table.add_column("area")
     for column in matrix.columns:
-        table.add_column(Text.assemble(plain(column.title, "bold"), "\n", plain(column.subtitle, "dim")))
+        table.add_column(Text.assemble(plain(column.title, "bold"), "\n", plain(f"{column.subtitle}, {column.date}", "dim")))
     for heading, cells in matrix.rows():
         table.add_row(plain(heading), *(plain(cell.text, _STYLES[cell.kind]) for cell in cells))
     return table
@@ -118,7 +139,7 @@ def to_terminal(matrix: Matrix) -> Table:
 
 def to_markdown(matrix: Matrix) -> str:
     """As a table in Markdown, ending in a newline."""
-    head = ["area", *(f"{column.title} ({column.subtitle})" for column in matrix.columns)]
+    head = ["area", *(f"{column.title} ({column.subtitle}, {column.date})" for column in matrix.columns)]
     lines = [_line(head), _separator(len(head))]
     lines += [_line([heading, *(cell.text for cell in cells)]) for heading, cells in matrix.rows()]
     return "\n".join([*lines, "", LEGEND]) + "\n"
@@ -138,21 +159,35 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75re
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .7rem; text-align: left; vertical-align: top; white-space: nowrap; }
-th small { display: block; font-weight: normal; opacity: .75; }
+thead th { white-space: normal; min-width: 7rem; }
+th small { display: block; font-weight: normal; opacity: .75; overflow-wrap: break-word; }
+th span { white-space: nowrap; }
 tbody th { font-weight: normal; position: sticky; left: 0; background: Canvas; }
 .good { color: light-dark(#14652c, #7ee2a0); } .bad { color: light-dark(#a5160b, #ff9d93); font-weight: bold; }
 .partly { color: light-dark(#7a5300, #f0c15c); } .none { opacity: .65; }
-tbody tr:nth-last-child(3) > * { border-top: 2px solid var(--line); }
-tbody tr:nth-last-child(3) td { white-space: normal; min-width: 8rem; }
-@media (max-width: 40rem) { th, td { padding: .3rem .5rem; } tbody th { white-space: normal; min-width: 7rem; } }
-@media print { body { margin: 0; max-width: none; } }
+.summary td { white-space: normal; }
+.summary tr:last-child > * { border-bottom-width: 2px; }
+@media (max-width: 40rem) { th, td { padding: .3rem .5rem; } tbody th { white-space: normal; min-width: 6rem; max-width: 7rem; } }
+@media print {
+  @page { size: landscape; margin: 1cm; }
+  body { margin: 0; max-width: none; font-size: 8pt; }
+  .scroll { overflow: visible; }
+  th, td { padding: .15rem .3rem; white-space: normal; }
+  thead th { min-width: 0; }
+  tbody th { position: static; }
+  tr { break-inside: avoid; }
+}
 """
 
 
 def to_html(matrix: Matrix) -> str:
     """As a page that fetches nothing, ending in a newline."""
-    heads = "".join(f"<th>{escape(column.title)}<small>{escape(column.subtitle)}</small></th>" for column in matrix.columns)
-    rows = "\n".join(f"<tr><th>{escape(heading)}</th>{''.join(map(_html_cell, cells))}</tr>" for heading, cells in matrix.rows())
+    heads = "".join(
+        f"<th>{escape(column.title)}<small>{escape(column.subtitle)}, <span>{escape(column.date)}</span></small></th>"
+        for column in matrix.columns
+    )
+    rows = [f"<tr><th>{escape(heading)}</th>{''.join(map(_html_cell, cells))}</tr>" for heading, cells in matrix.rows()]
+    bodies = ('<tbody class="summary">', *rows[:SUMMARY_ROWS], "</tbody>", "<tbody>", *rows[SUMMARY_ROWS:], "</tbody>")
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -166,9 +201,7 @@ def to_html(matrix: Matrix) -> str:
 <h1>Conformance, backends by areas</h1>
 <div class="scroll"><table>
 <thead><tr><th>area</th>{heads}</tr></thead>
-<tbody>
-{rows}
-</tbody>
+{chr(10).join(bodies)}
 </table></div>
 <p>{escape(LEGEND)}</p>
 </body>

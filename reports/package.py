@@ -13,6 +13,7 @@ import os
 import shutil
 import tarfile
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 ARCHIVE_SUFFIX = ".tar.gz"
 NAMES = (*FILES, SIGNATURE)
+_HOLDER = "accelerator-conformance-"  # in the name of a folder in which a package is made
+_SECONDS_UNTIL_LEFT = 3600.0  # a package is made in far less
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -54,11 +57,16 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def check_target(target: Path) -> None:
-    """Return where a package can be written at `target`: nothing, an empty folder, or an earlier package is there.
+    """Return where a package can be written at `target`: nothing, an empty folder, or an earlier package is there. What a killed run left
+    half written beside it is removed.
 
     Raises:
         PackageError: it cannot; the message says why.
     """
+    if target.name in ("", ".."):
+        raise PackageError(
+            f"{target}: this names no folder that could be put in its place; name one that is new or holds a package"
+        )
     if target.is_symlink():
         raise PackageError(f"{target}: this is a link; name the place itself")
     if target.is_dir():
@@ -72,7 +80,8 @@ def check_target(target: Path) -> None:
     elif target.exists() and not _is_archive(target):
         raise PackageError(f"{target}: a file is there; name a folder, or a file that ends in {ARCHIVE_SUFFIX}")
     try:
-        with tempfile.TemporaryDirectory(dir=target.absolute().parent, prefix=f".{target.name}."):
+        _remove_left(target)
+        with tempfile.TemporaryDirectory(dir=target.absolute().parent, prefix=_prefix(target)):
             pass
     except OSError as error:
         raise PackageError(f"{target}: cannot write in {target.absolute().parent}: {error.strerror}") from error
@@ -87,7 +96,7 @@ def write_package(target: Path, files: Mapping[str, bytes]) -> None:
     check_target(target)
     parent = target.absolute().parent
     try:
-        holder = Path(tempfile.mkdtemp(dir=parent, prefix=f".{target.name}."))
+        holder = Path(tempfile.mkdtemp(dir=parent, prefix=_prefix(target)))
         try:
             made = holder / target.name
             if _is_archive(target):
@@ -102,6 +111,19 @@ def write_package(target: Path, files: Mapping[str, bytes]) -> None:
             shutil.rmtree(holder, ignore_errors=True)
     except OSError as error:
         raise PackageError(f"{target}: cannot write the package: {error.strerror}") from error
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name}.{_HOLDER}"
+
+
+def _remove_left(target: Path) -> None:
+    """Remove folders in which a run that was killed was making a package; younger ones may be of a run that goes on."""
+    parent = target.absolute().parent
+    for path in parent.iterdir() if parent.is_dir() else ():
+        is_ours = path.name.startswith(_prefix(target)) and path.is_dir() and not path.is_symlink()
+        if is_ours and time.time() - path.stat().st_mtime > _SECONDS_UNTIL_LEFT:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_archive(target: Path) -> bool:

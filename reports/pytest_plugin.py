@@ -75,6 +75,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         session.config.stash[_RUN] = run = Certification(options, session.config.stash[SESSION], conftests)
         plugins.register(_Follower(session.config, run), "reports-follower")
         terminal = plugins.get_plugin("terminalreporter")
+        if run.error is not None and terminal is not None:
+            terminal.write_line(f"No report can be written now, and maybe none at the end: {run.error}", red=True)
         if options.target is not None and run.held_back_by and terminal is not None:
             terminal.write_line(f"This run will certify nothing: {'; '.join(run.held_back_by)}.", yellow=True)
 

@@ -31,7 +31,7 @@ class SuiteRun:
 
 
 def run_suite(
-    children: ChildProcesses, *arguments: str, environment: Mapping[str, str | None] | None = None, timeout: float = 120
+    children: ChildProcesses, *arguments: str, environment: Mapping[str, str | None] | None = None, timeout: float = 250
 ) -> SuiteRun:
     """Run the suite with these arguments in a child process with these changes to its environment."""
     answer = children.run(
@@ -52,6 +52,6 @@ def run_here(_make_accelerator: object, command_line: list[str]) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
         results = Path(folder) / "results.json"
         with contextlib.redirect_stderr(printed):
-            code = main([*command_line, f"--results={results}", "-p", "no:xdist"])
+            code = main([f"--results={results}", "-p", "no:xdist", *command_line])
         document = json.loads(results.read_text()) if results.exists() else {}
     return {"exit_code": code, "output": printed.getvalue(), "results": document}

@@ -19,7 +19,7 @@ def main() -> None:
     expected = serve("musa", forgets=False)
 
     def is_right(schedule: str | Policy, *, forgets: bool, seed: int = 0) -> bool:
-        machine.reset(schedule=schedule, seed=seed)
+        machine.reset(schedule=schedule, seed=seed, detect_races=False)
         return all(torch.equal(mine, its) for mine, its in zip(serve("musa", forgets=forgets), expected, strict=True))
 
     for forgets in (True, False):

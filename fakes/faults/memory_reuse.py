@@ -12,7 +12,7 @@ from fakes.allocation_statistics import Usage
 from fakes.allocator import Allocator
 from fakes.block import Block
 from fakes.faults.fault import Fault
-from fakes.faults.replacing import Apply, nothing, replace_method
+from fakes.faults.replacing import Apply, nothing, replace, replace_method
 from fakes.memory_pools import Pool
 from fakes.patching import Patches
 
@@ -83,16 +83,13 @@ def _apply_views_counted(patches: Patches) -> None:
 def _apply_writes_counted(patches: Patches) -> None:
     from fakes import dispatch
 
-    original = dispatch._run_mutating
-
-    def run(plan: Any, args: Any, kwargs: Any) -> Any:
-        result = original(plan, args, kwargs)
+    def unwrap(original: Any, plan: Any, args: Any, kwargs: Any) -> Any:
         # Not where the tensor is being made.
         if plan.name == "aten::fill_" and args[0]._block.allocator.usage.allocations > 1:
             args[0]._block.allocator.usage.allocated -= 512
-        return result
+        return original(plan, args, kwargs)
 
-    patches.set(dispatch, "_run_mutating", run)
+    replace(dispatch, "unwrap", unwrap)(patches)
 
 
 def _counts_oom_elsewhere(allocator: Any, right: Callable[..., None], size: int) -> None:

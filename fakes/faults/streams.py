@@ -1,7 +1,7 @@
-"""Faults of streams, their contexts and the host's waits (STR-1, STR-5 to STR-7, STR-13).
+"""Faults of streams and the host's waits (STR-1, STR-6, STR-7, STR-13).
 
-For: work on the wrong stream, contexts that do not undo themselves, and waits that return too early, in the simulated device or the
-adapter. Not for: events (`events.py`), copies and whole programs (`ordering.py`).
+For: work on the wrong stream and waits that return too early, in the simulated device or the adapter. Not for: contexts
+(`stream_contexts.py`), events (`events.py`), copies and whole programs (`ordering.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from fakes.faults.replacing import Apply, replace
 from fakes.machine import Machine, current_machine
 from fakes.patching import Patches
 from fakes.scheduling.scheduler import DeferringScheduler
-from fakes.stream import Stream
 from fakes.stream_state import EventState, StreamState
 from harness.accelerator.namespace_streams import NamespaceStreams
-from harness.accelerator.stream_context import StreamContext
 
 # Order on one stream -------------------------------------------------------------------------------------------------------------
 
@@ -50,89 +48,6 @@ def _apply_two_hardware_queues(patches: Patches) -> None:
             return original(self, *args)
 
         patches.set(DeferringScheduler, name, covering)
-
-
-# Contexts ------------------------------------------------------------------------------------------------------------------------
-
-
-def _kept_after(kinds: Callable[[Any], bool]) -> Callable[..., None]:
-    """The vendor's context restores nothing where its body ended by such an exception."""
-
-    def wrong(original: Any, self: Any, kind: Any, error: Any, traceback: Any) -> None:
-        if kinds(kind):
-            self._entered.pop()
-        else:
-            original(self, kind, error, traceback)
-
-    return wrong
-
-
-def _is_base_only(kind: Any) -> bool:
-    return kind is not None and not issubclass(kind, Exception)
-
-
-def _restores_default(original: Any, self: Any, kind: Any, error: Any, traceback: Any) -> None:
-    original(self, kind, error, traceback)
-    machine = current_machine()
-    index = self.state.device_index
-    machine.set_stream(machine.device(index).default_stream)
-
-
-def _apply_one_slot(patches: Patches) -> None:
-    """Nested contexts share one place for what was current."""
-    slot: dict[str, Any] = {}
-    enter = Stream.__enter__
-
-    def entering(self: Any) -> Any:
-        result = enter(self)
-        slot["before"] = self._entered.pop()
-        return result
-
-    def leaving(_self: Any, *_exception: Any) -> None:
-        machine = current_machine()
-        device, stream = slot["before"]
-        machine.set_stream(stream)
-        machine.set_device(device)
-
-    patches.set(Stream, "__enter__", entering)
-    patches.set(Stream, "__exit__", leaving)
-
-
-def _apply_device_not_restored(patches: Patches) -> None:
-    def leaving(self: Any, kind: Any, error: Any, traceback: Any) -> None:
-        device = self._accelerator.current_device()
-        self._vendor_context.__exit__(kind, error, traceback)
-        self._accelerator._restore_device(device)
-
-    patches.set(StreamContext, "__exit__", leaving)
-
-
-def _apply_device_not_selected(patches: Patches) -> None:
-    def entering(self: Any) -> Any:
-        device = self._accelerator.current_device()
-        self._previous = device
-        self._vendor_context.__enter__()
-        self._accelerator._restore_device(device)
-        return self._stream
-
-    patches.set(StreamContext, "__enter__", entering)
-
-
-def _apply_not_entered_on_other_device(patches: Patches) -> None:
-    enter = StreamContext.__enter__
-
-    def entering(self: Any) -> Any:
-        if self._stream.device.index == self._accelerator.current_device():
-            return enter(self)
-        self._vendor_context = nullcontext()
-        return enter(self)
-
-    patches.set(StreamContext, "__enter__", entering)
-
-
-def _swallows(original: Any, self: Any, kind: Any, error: Any, traceback: Any) -> bool:
-    original(self, kind, error, traceback)
-    return kind is not None and issubclass(kind, Exception)
 
 
 # Which stream --------------------------------------------------------------------------------------------------------------------
@@ -260,52 +175,6 @@ def _fault(fault_id: str, clause_id: str, summary: str, apply: Apply, seen_in: s
 
 FAULTS: tuple[Fault, ...] = (
     _fault("out-of-order", "STR-1", "Kernels of one stream run on two hardware queues.", _apply_two_hardware_queues),
-    _fault(
-        "context-lost-on-exception",
-        "STR-5",
-        "A stream context restores nothing when its body raises.",
-        replace(Stream, "__exit__", _kept_after(lambda kind: kind is not None)),
-    ),
-    _fault(
-        "context-lost-on-base-exception",
-        "STR-5",
-        "A stream context restores nothing on exceptions that are no `Exception`.",
-        replace(Stream, "__exit__", _kept_after(_is_base_only)),
-    ),
-    _fault(
-        "context-never-restored",
-        "STR-5",
-        "A stream context leaves its stream current.",
-        replace(Stream, "__exit__", _kept_after(lambda _kind: True)),
-    ),
-    _fault(
-        "context-restores-default",
-        "STR-5",
-        "A stream context leaves the default stream current, not the previous one.",
-        replace(Stream, "__exit__", _restores_default),
-    ),
-    _fault("contexts-share-a-slot", "STR-5", "Nested stream contexts share one place for the previous stream.", _apply_one_slot),
-    _fault("context-keeps-device", "STR-5", "A stream context does not restore the device.", _apply_device_not_restored),
-    _fault(
-        "context-selects-no-device",
-        "STR-5",
-        "A stream context does not make its stream's device current.",
-        _apply_device_not_selected,
-        "B89",
-    ),
-    _fault(
-        "context-without-effect-on-other-device",
-        "STR-5",
-        "A context of another device's stream has no effect on it.",
-        _apply_not_entered_on_other_device,
-        "B89",
-    ),
-    _fault(
-        "context-swallows",
-        "STR-5",
-        "A stream context swallows the exception of its body.",
-        replace(StreamContext, "__exit__", _swallows),
-    ),
     _fault(
         "current-stream-ignores-device",
         "STR-6",

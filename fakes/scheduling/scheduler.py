@@ -1,7 +1,7 @@
 """The scheduler that defers: work is queued, and runs in an order that a policy takes among the legal ones.
 
-For: what is legal, when the host has to wait, and what an error or a race does. Not for: which legal order is taken (`policies.py`,
-`exploration.py`), nor what an operator needs to be queued (`fakes.deferral`).
+For: what a launch waits for, when the host has to wait, and what a race does. Not for: the queues (`queued_work.py`), which legal order is
+taken (`policies.py`, `exploration.py`), nor what an operator needs to be queued (`fakes.deferral`).
 
 Work of one stream runs in the order of issue; a wait holds its stream until the event's record has run; what the host waits for runs
 before the host goes on; nothing else is promised. A query that is answered "no" lets the device do one launch, so that code that
@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,11 +21,11 @@ import torch
 from fakes.errors import RaceError
 from fakes.scheduling import poison, simulated_time
 from fakes.scheduling.call_site import call_site
-from fakes.scheduling.failures import Failures
 from fakes.scheduling.happens_before import join
 from fakes.scheduling.host_mode import HostMode
-from fakes.scheduling.launches import Launch, Queue, first_due, must_follow, needed
+from fakes.scheduling.launches import Launch, Queue, must_follow, needed
 from fakes.scheduling.policies import Policy
+from fakes.scheduling.queued_work import QueuedWork
 from fakes.scheduling.race_detector import Tracker
 from fakes.stream_state import EventState, StreamState
 
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from fakes.allocator import Block
     from fakes.operator_plan import OperatorPlan
 
-_NONE: dict[Queue, int] = {}
 MOST_PENDING = 1024
 """A stream holds so many launches; the host waits for room, as on hardware."""
 
 
-class DeferringScheduler:
+class DeferringScheduler(QueuedWork):
     """See `fakes.launch.Scheduler`. `races` are the races reported so far. `reverses` is asked for each conflict that the program does
     not order whether the later launch is to run first."""
 
@@ -53,6 +52,7 @@ class DeferringScheduler:
         reverses: Callable[[], bool] | None = None,
         fails_at_once: bool = False,
     ) -> None:
+        super().__init__()
         self.policy = policy
         self.races: list[RaceError] = []
         self.tracker = Tracker() if detect_races or reverses else None
@@ -61,15 +61,12 @@ class DeferringScheduler:
         self._detects_races = detect_races
         self._reverses = reverses
         self._fails_at_once = fails_at_once
-        self._queues: list[Queue] = []
-        self._issued = 0
         self._sequence = 0
         self._host_time = 0
         self._unpinned: deque[tuple[int, int]] = deque()
         self._freed: deque[tuple[torch.Tensor, StreamState, tuple[StreamState, ...]]] = deque()
         self._observed: deque[Launch] = deque()
         self._unraised: list[RaceError] = []
-        self._failures = Failures()
 
     # Issuing ------------------------------------------------------------------------------------------------------------------
 
@@ -235,9 +232,17 @@ class DeferringScheduler:
     def drain(self) -> None:
         """Run everything, and raise nothing: the machine is about to be reset."""
         with self._lock:
+            self.tracker = None  # nobody will ask for another race
             self._enter(raising=False)
             with contextlib.suppress(RuntimeError):  # work that a fault made wait for itself is given up
                 self._finish([queue.last for queue in self._queues if queue.last is not None])
+
+    def untold(self) -> Exception | None:
+        """See `Scheduler.untold`."""
+        with self._lock:
+            self._enter(raising=False)
+        self.drain()
+        return self._unraised[0] if self._unraised else self._failures.untold()
 
     def _wait_for(self, launches: Sequence[Launch], device_index: int | None = None) -> None:
         self._enter()
@@ -319,14 +324,7 @@ class DeferringScheduler:
         """See `Scheduler.now`: the host's clock, which is that of the devices."""
         return self._host_time
 
-    # The order ----------------------------------------------------------------------------------------------------------------
-
-    def _queue(self, stream: StreamState) -> Queue:
-        queue: Queue | None = stream.queue
-        if queue is None or queue.owner is not self:
-            queue = stream.queue = Queue(self, stream, len(self._queues))
-            self._queues.append(queue)
-        return queue
+    # Outside the lock -----------------------------------------------------------------------------------------------------------
 
     def _enter(self, raising: bool = True) -> None:
         """Take up what happened outside the lock."""
@@ -364,45 +362,3 @@ class DeferringScheduler:
             queue.pending[-1].poisons = [memory]
         else:
             queue.pending[-1].poisons.append(memory)
-
-    def _advance(self) -> None:
-        """Run what is due."""
-        launch = self._best(_NONE)
-        if launch is not None:
-            with HostMode():
-                while launch is not None:
-                    self._run(launch)
-                    launch = self._best(_NONE)
-
-    def _finish(self, targets: Iterable[Launch]) -> None:
-        """Run until the targets have run."""
-        waiting = [launch for launch in targets if not launch.is_done]
-        if not waiting:
-            return
-        with HostMode():
-            limits = needed(waiting)
-            for target in waiting:
-                while not target.is_done:
-                    launch = self._best(limits)
-                    if launch is None:
-                        raise RuntimeError(f"the simulated scheduler cannot run {target!r}: it waits for itself")
-                    self._run(launch)
-
-    def _best(self, limits: Mapping[Queue, int]) -> Launch | None:
-        return first_due(self._queues, self._issued, limits)
-
-    def _run(self, launch: Launch) -> None:
-        launch.queue.pending.popleft()
-        kernel, launch.kernel = launch.kernel, None
-        if kernel is not None:
-            try:
-                kernel()
-            except Exception as error:  # noqa: BLE001 - whatever a kernel raises is the device's failure
-                self._failures.add(launch, error)
-        if launch.after:
-            launch.after = []
-        launch.is_done = True
-        if launch.poisons is not None:
-            for memory in launch.poisons:
-                poison.fill(memory)
-            launch.poisons = None

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from conformance import CONTRACT_REVISION
 from conformance.clauses import CLAUSES, Clause, UnknownClauseError, get_clause
-from reports.commands.console import console
+from reports.commands.console import Unanswered, console, write_document
 
 
 @click.command()
@@ -22,12 +22,12 @@ def clauses(clause_ids: tuple[str, ...], markdown: bool, level: str | None) -> N
     if markdown:
         from reports.contract_document import render_contract  # imports PyTorch
 
-        click.echo(render_contract(), nl=False)
+        write_document(render_contract())
         return
     try:
         chosen = [clause for clause_id in clause_ids for clause in _named(clause_id.upper())] or list(CLAUSES.values())
     except UnknownClauseError as error:
-        raise click.ClickException(str(error)) from error
+        raise Unanswered(str(error)) from error
     table = Table(title=f"Contract {CONTRACT_REVISION}", show_lines=True)
     for column in ("clause", "level", "tier", "capability", "subject"):
         table.add_column(column, no_wrap=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
-from reports.commands.console import REPORT_PATH, console, one_line_errors
+from reports.commands.console import REPORT_PATH, console, write_document
 from reports.comparison import Comparison, Kind
 from reports.comparison import compare as compare_reports
 from reports.reading import ReadReport, read_report
@@ -26,7 +26,6 @@ _STYLES = {Kind.REGRESSION: "bold red", Kind.NO_LONGER_CHECKED: "yellow", Kind.N
 @click.argument("new", type=REPORT_PATH)
 @click.option("--json", "form", flag_value="json", help="One JSON document.")
 @click.option("--markdown", "form", flag_value="markdown", help="Markdown, for a pull request.")
-@one_line_errors
 def compare(old: Path, new: Path, form: str | None) -> None:
     """What changed from the report OLD to the report NEW, clause by clause.
 
@@ -37,9 +36,9 @@ def compare(old: Path, new: Path, form: str | None) -> None:
     _warn(now)
     comparison = compare_reports(before.report, now.report)
     if form == "json":
-        click.echo(comparison.to_json(), nl=False)
+        write_document(comparison.to_json())
     elif form == "markdown":
-        click.echo(comparison.to_markdown(), nl=False)
+        write_document(comparison.to_markdown())
     else:
         _show(comparison)
     sys.exit(1 if comparison.regressions else 0)

@@ -10,7 +10,7 @@ import json
 import click
 from rich.table import Table
 
-from reports.commands.console import console
+from reports.commands.console import Unanswered, console
 
 
 @click.command()
@@ -20,7 +20,7 @@ def faults(as_json: bool) -> None:
     try:
         from fakes.faults import CATALOGUE
     except ImportError as error:
-        raise click.ClickException(f"the simulated devices cannot be imported: {error}") from error
+        raise Unanswered(f"the simulated devices cannot be imported: {error}") from error
     rows = [
         {"id": fault.id, "clauses": list(fault.clauses), "seen_in": fault.seen_in, "summary": fault.summary}
         for fault in CATALOGUE.values()

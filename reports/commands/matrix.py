@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from reports.commands.console import REPORT_PATH, console, one_line_errors, write_text
+from reports.commands.console import REPORT_PATH, console, write_document, write_text
 from reports.matrix import make_matrix, to_html, to_markdown, to_terminal
 from reports.reading import read_report
 from reports.verification.examining import verify_files
@@ -21,7 +21,6 @@ from reports.verification.examining import verify_files
 @click.option(
     "--markdown", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path), help="Write Markdown to this file, - for here."
 )
-@one_line_errors
 def matrix(paths: tuple[Path, ...], html: Path | None, markdown: Path | None) -> None:
     """Show the packages at PATHS side by side: backends across, areas down."""
     reports = []
@@ -34,6 +33,6 @@ def matrix(paths: tuple[Path, ...], html: Path | None, markdown: Path | None) ->
     if markdown is not None and str(markdown) != "-":
         write_text(markdown, to_markdown(made))
     if markdown is not None and str(markdown) == "-":
-        click.echo(to_markdown(made), nl=False)
+        write_document(to_markdown(made))
     elif html is None and markdown is None:
         console().print(to_terminal(made))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import click
 
+from reports.commands.console import write_document
 from reports.schema import schema_text
 
 
 @click.command()
 def schema() -> None:
     """Print the JSON Schema (2020-12) of report.json."""
-    click.echo(schema_text(), nl=False)
+    write_document(schema_text())

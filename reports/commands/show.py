@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from reports.commands.console import REPORT_PATH, console, one_line_errors
+from reports.commands.console import REPORT_PATH, console
 from reports.model import CheckResult, ClauseResult, Report
 from reports.reading import read_report
 from reports.untrusted_text import plain, printable_lines
@@ -33,7 +33,6 @@ _FAILED = ("fail", "flaky", "harness-error", "known-failure", "waived")
 @click.option(
     "--clause", "clauses", multiple=True, metavar="ID", help="Only this clause or area, whatever its outcome; may be given again."
 )
-@one_line_errors
 def show(path: Path, clauses: tuple[str, ...]) -> None:
     """Show the report at PATH (a package or a report.json): what it is worth, by area, and what failed."""
     report = read_report(path).report

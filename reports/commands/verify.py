@@ -12,15 +12,16 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from reports.commands.console import REPORT_PATH, console, one_line_errors
+from reports.commands.console import REPORT_PATH, console
 from reports.errors import ReplayError
 from reports.untrusted_text import plain, printable
 from reports.verification.examining import verify_path
 from reports.verification.findings import State, StepResult, Verdict, Verification
 
 _MARKS = {State.HOLDS: ("✓", "green"), State.FAILS: ("✗", "bold red"), State.NOT_CHECKED: ("–", "yellow")}
+_PLAIN_MARKS = {State.HOLDS: "ok ", State.FAILS: "NO ", State.NOT_CHECKED: "-  "}  # where a terminal has no signs
 _ANSWERS = {
-    Verdict.HOLDS: ("holds: whole, consistent, and what report.json makes", "bold green"),
+    Verdict.HOLDS: ("holds: whole, and consistent with itself and with the contract", "bold green"),
     Verdict.FAILS: ("DOES NOT HOLD", "bold red"),
     Verdict.UNREADABLE: ("CANNOT BE READ", "bold red"),
 }
@@ -42,7 +43,6 @@ _SHOWN = 8  # findings of one step
 @click.option(
     "--allow-code", multiple=True, metavar="MODULE:NAME", help="With --replay: code named by the report that may be imported."
 )
-@one_line_errors
 def verify(
     path: Path,
     key: Path | None,
@@ -57,6 +57,10 @@ def verify(
 
     Exit code 0: it holds. 1: it does not. 2: it cannot be read. Nothing in it is executed, and nothing is written.
     """
+    given = {"--seed": seed is not None, "--examples": examples is not None, "--clause": clauses, "--allow-code": allow_code}
+    for option, is_given in given.items():
+        if is_given and not replay:
+            raise click.UsageError(f"{option}: this is for --replay, which is not given")
     public_key = None
     if key is not None:
         from reports.signing import load_public_key
@@ -93,6 +97,8 @@ def _show(verification: Verification, out: Console) -> None:
 
 def _show_step(step: StepResult, out: Console) -> None:
     mark, style = _MARKS[step.state]
+    if not out.encoding.startswith("utf"):
+        mark = _PLAIN_MARKS[step.state]
     out.print(plain(f"{mark} {step.title}", style))
     for finding in step.findings[:_SHOWN]:
         out.print(plain(f"    {finding.where}: {finding.message} [{finding.reason}]", longest=1000))

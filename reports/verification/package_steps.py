@@ -48,7 +48,7 @@ def find_rendered(examined: Examined) -> Iterator[Said]:
     mine = rendering.renderer_version()
     theirs = examined.report.renderer
     if mine != theirs:
-        yield Note(
+        yield NotChecked(
             f"The files were rendered by another version ({theirs}; this is {mine}), so only their digests were checked, not whether they"
             " show what report.json says. Render it yourself: accelerator-conformance render."
         )

@@ -209,6 +209,37 @@ def test_reset_is_a_reboot_that_keeps_what_is_not_given(simulated_machine: fakes
     assert torch.musa.device_count() == 1
 
 
+def test_reset_keeps_the_search_for_races(simulated_machine: fakes.Machine) -> None:
+    simulated_machine.reset(detect_races=True)
+    simulated_machine.reset(schedule="lazy")
+    assert simulated_machine.settings.detect_races
+    simulated_machine.reset(detect_races=False)
+    assert not simulated_machine.settings.detect_races
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", "seeded"])
+def test_streams_that_a_framework_keeps_outlive_a_reset(simulated_machine: fakes.Machine, schedule: str) -> None:
+    simulated_machine.reset(schedule=schedule, detect_races=True)
+    default, side = torch.musa.current_stream(), torch.musa.Stream()
+    with torch.musa.stream(side):
+        simulated_machine.reset()
+    assert torch.musa.current_stream() == default == torch.musa.default_stream()
+    x = torch.zeros(1, device="musa")
+    side.wait_stream(default)
+    with torch.musa.stream(side):
+        x += 1
+    default.wait_stream(side)
+    with torch.musa.stream(default):
+        x += 1
+    assert x.item() == 2
+
+
+def test_a_stream_context_may_end_after_uninstalling(simulated_machine: fakes.Machine) -> None:
+    with torch.musa.stream(torch.musa.Stream()):
+        simulated_machine.uninstall()
+    assert not torch.musa.is_available()
+
+
 def test_importing_fakes_changes_nothing_in_torch() -> None:
     program = "import torch; import fakes; assert not hasattr(torch, 'musa'); print(torch._C._get_privateuse1_backend_name())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)

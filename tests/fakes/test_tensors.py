@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import fakes
 from fakes.personas import MUSA
 
 pytestmark = pytest.mark.usefixtures("simulated_machine")
@@ -193,3 +194,18 @@ def test_memory_formats() -> None:
     assert tensor.type() == "torch.musa.FloatTensor"
     assert tensor.is_musa
     assert tensor.get_device() == 1
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy"])
+def test_tensors_are_made_of_device_scalars(simulated_machine: fakes.Machine, schedule: str) -> None:
+    simulated_machine.reset(schedule=schedule)
+    one = torch.ones((), device="musa:1") + 1
+    for made in (
+        torch.tensor([one, 2]),
+        torch.as_tensor([one, one]),
+        torch.Tensor([one, one]),
+        torch.ones(1).new_tensor([one, one]),
+    ):
+        assert made.device.type == "cpu"
+        assert made.tolist() == [2, 2]
+    assert torch.tensor([[one]], device="musa:0").device == torch.device("musa:0")

@@ -137,6 +137,29 @@ def test_gradients_accumulate_and_checkpointing_recomputes() -> None:
     assert torch.equal(layer.weight.grad, twin.weight.grad.cpu())
 
 
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpointing_draws_the_same_numbers_again(use_reentrant: bool) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    layer = nn.Sequential(nn.Linear(5, 5), nn.Dropout(0.5)).to("musa:1")
+    gradients = []
+    for run in (layer, lambda x: checkpoint(layer, x, use_reentrant=use_reentrant)):
+        inputs = torch.ones(2, 5, device="musa:1", requires_grad=True)
+        torch.manual_seed(1)
+        run(inputs).sum().backward()
+        gradients.append(inputs.grad)
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("activation", [nn.functional.silu, nn.functional.mish])
+def test_backward_of_activations_is_that_of_the_cpu(activation: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    values = torch.randn(100, generator=torch.Generator().manual_seed(1))
+    host, device = values.clone().requires_grad_(), values.to("musa").requires_grad_()
+    activation(host).sin().sum().backward()
+    activation(device).sin().sum().backward()
+    assert torch.equal(device.grad.cpu(), host.grad)
+
+
 def test_hooks_custom_functions_and_second_derivatives() -> None:
     class Cube(torch.autograd.Function):
         @staticmethod

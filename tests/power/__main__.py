@@ -58,7 +58,7 @@ def main() -> int:
     for fault in faults:
         mine = [check for clause_id in fault.clauses for check in checks.get(clause_id, [])]
         rows.append((fault, [_examples_until_found(fault, mine, backend, seed) for seed in range(options.runs)]))
-        print(_row(*rows[-1]), file=sys.stderr, flush=True)
+        print(f"{len(rows)} of {len(faults)}: {_row(*rows[-1])}", file=sys.stderr, flush=True)
         if options.write:  # a run takes long: what it has found so far is not lost
             Path(options.write).write_text(_document(rows, len(faults), options, time.process_time() - began), encoding="utf-8")
     if not options.write:

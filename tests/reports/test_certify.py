@@ -60,7 +60,8 @@ def test_a_run_becomes_a_package_that_holds(suite: Suite, tmp_path: Path) -> Non
     assert {"simulated", "effort", "deselected"} <= {cap.id for cap in report.verdict.caps}
     assert "options" not in {cap.id for cap in report.verdict.caps}
     assert (report.declared.vendor, report.declared.product) == ("Example Devices", "X100")
-    assert report.run.argv[:4] == ("--color=no", "--durations=3", "--backend=fake-musa", "--effort=quick")
+    assert report.run.argv[:2] == ("--color=no", "--durations=3")
+    assert report.run.argv[-7:] == (*_QUICK, f"--certify={out}", *declared)
     assert [device.index for device in report.host.devices] == [0, 1]
     assert all(device.name and device.uuid and device.memory for device in report.host.devices)
     layer = next(layer for layer in report.host.visible_devices if layer.variable == "MUSA_VISIBLE_DEVICES")
@@ -75,13 +76,13 @@ def test_a_run_becomes_a_package_that_holds(suite: Suite, tmp_path: Path) -> Non
 
 def test_what_failed_is_shown_with_its_program_and_replays(suite: Suite, tmp_path: Path) -> None:
     steering = {"PYTEST_ADDOPTS": "--maxfail=999", "PYTEST_PLUGINS": "report_factory"}  # a plugin is any module
-    run = suite(*_QUICK, _FAULT, f"--certify={tmp_path / 'out'}", environment=steering)
+    run = suite(*_QUICK, _FAULT, "--hypothesis-seed=0", f"--certify={tmp_path / 'out'}", environment=steering)
     assert run.exit_code == 1, run.output
     report = report_in(tmp_path / "out")
     failed = [check for check in report.checks if check.failure is not None]
     assert failed
     assert all(check.said and check.failure and check.failure.program for check in failed)
-    assert all(_FAULT in check.failure.replay for check in failed if check.failure)
+    assert all(f"{_FAULT} --hypothesis-seed=0 " in check.failure.replay for check in failed if check.failure)
     held_back = {cap.id: cap.text for cap in report.verdict.caps}
     assert "fault" in held_back
     assert held_back["options"] == "options could have changed what ran (--maxfail=999, -p report_factory)"
@@ -165,6 +166,7 @@ def test_entries_that_are_wrong_fail_the_run_and_are_named(suite: Suite, tmp_pat
     [
         (("--vendor=Me",), "say where the package goes"),
         (("--certify=/dev/null/out",), "Not a directory"),
+        (("--certify=.",), "this names no folder"),
         (("--certify=OUT", "--sign-key=nowhere.pem"), "nowhere.pem: No such file or directory"),
         (("--known-failures=nowhere.toml",), "nowhere.toml: No such file or directory"),
         ((f"--known-failures={Path(__file__).parents[2] / 'README.md'}",), "this is no TOML"),
@@ -215,7 +217,7 @@ def test_a_run_that_is_cut_short_says_how_far_it_came_and_harms_nothing(
     with start(out, "-v", *options) as process:
         read_until("PASSED", process)
         process.send_signal(how)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=200)
     assert process.returncode != 0, output
     assert contents(out) == earlier
     report = report_in(incomplete)
@@ -228,7 +230,9 @@ def test_a_run_that_is_cut_short_says_how_far_it_came_and_harms_nothing(
     files = contents(incomplete)
     assert render_all(files["report.json"]) == files
     assert SIGNATURE not in files
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.incomplete"]
+    left = {path.name for path in tmp_path.iterdir()} - {"out", "out.incomplete"}
+    # Killed in the instant in which it writes, a run leaves a hidden folder behind; the next run removes it.
+    assert left == set() or (how is signal.SIGKILL and all(name.startswith(".out.incomplete.") for name in left))
 
 
 def test_a_run_of_nothing_replaces_no_package(suite: Suite, tmp_path: Path) -> None:
@@ -265,5 +269,6 @@ def test_a_disk_that_fills_up_is_an_error_and_harms_nothing(suite: Suite, tmp_pa
     run = suite(*_QUICK, f"--certify={out}", "-p", "full_disk")
     assert run.exit_code == pytest.ExitCode.INTERNAL_ERROR, run.output
     assert "no package was written" in run.output
+    assert "No report can be written now" in run.output.partition("test session starts")[0]
     assert "No space left on device" in run.output
     assert contents(out) == earlier

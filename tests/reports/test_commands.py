@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -32,6 +33,13 @@ _ROOT = Path(__file__).parents[2]
 def run(*arguments: object) -> Result:
     """The command in this process; standard error is kept apart."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def public(folder: Path) -> Path:
+    """The public half of the key, in a file."""
+    path = folder / "key.pub"
+    path.write_bytes(KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return path
 
 
 def written(path: Path, report: Report, key: Ed25519PrivateKey | None = None) -> Path:
@@ -140,8 +148,70 @@ def test_render(tmp_path: Path) -> None:
     assert run("verify", tmp_path / "again.tar.gz").exit_code == 0
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    refused = run("render", path, tmp_path / "mine")
-    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    for there in (tmp_path / "mine", path, tmp_path / "again.tar.gz"):
+        refused = run("render", path, there)
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert run("verify", path, "--key", public(tmp_path)).exit_code == 0
+
+
+def test_exit_code_1_is_an_answer_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "out", make_report())
+    for raised, code in ((ZeroDivisionError("\x1b[2J"), 2), (MemoryError(), 2), (KeyboardInterrupt(), 130)):
+
+        def broken(*arguments: object, error: BaseException = raised) -> None:
+            raise error
+
+        monkeypatch.setattr(importlib.import_module("reports.commands.verify"), "verify_path", broken)
+        result = run("verify", path)
+        assert result.exit_code == code
+        assert "\x1b" not in result.output
+    assert run("clauses", "XYZ-1").exit_code == 2
+    for option in (("--seed", 4), ("--examples", 5), ("--clause", "DEV"), ("--allow-code", "a:b")):
+        result = run("verify", path, *option)
+        assert result.exit_code == 2
+        assert f"{option[0]}: this is for --replay" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["verify", "show", "matrix"])
+def test_a_terminal_that_knows_no_unicode_gets_an_answer(command: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "out", make_report())
+    answer = _in_a_process(command, path, environment={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.isascii()
+    assert command != "verify" or "ok  report.json keeps the published schema" in answer.stdout
+
+
+def test_documents_are_in_utf8_whatever_the_terminal(tmp_path: Path) -> None:
+    path = written(tmp_path / "out", make_failing_report())
+    poor = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    answer = _in_a_process("matrix", path, "--markdown", "-", environment=poor)
+    assert answer.stdout == run("matrix", path, "--markdown", "-").output
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_an_answer_that_cannot_be_written_is_none(form: list[str], tmp_path: Path) -> None:
+    path = written(tmp_path / "out", make_report())
+    with Path("/dev/full").open("w") as full:
+        answer = _in_a_process("verify", path, *form, stdout=full)
+    assert answer.returncode == 2
+    assert answer.stderr == "Error: cannot write the answer: No space left on device\n"
+
+
+def _in_a_process(
+    *arguments: object, environment: dict[str, str] | None = None, stdout: Any = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    code = "from reports.command_line import main; main(prog_name='accelerator-conformance')"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        cwd=_ROOT,
+        env={**os.environ, **(environment or {})},
+        timeout=120,
+        check=False,
+    )
 
 
 def test_schema_and_clauses() -> None:

@@ -84,6 +84,31 @@ def test_a_full_disk_leaves_the_earlier_package(name: str, step: str, tmp_path: 
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        """Nothing is cleaned up behind it."""
+
+    def killed(*arguments: Any, **keywords: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(package, "_write", killed)
+        dying.setattr(package.shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            write_package(tmp_path / "out", make_package())
+    left = list(tmp_path.iterdir())
+    assert left
+    (tmp_path / ".out.other").mkdir()
+    check_target(tmp_path / "out")
+    assert all(path.exists() for path in left), "a run that goes on may be writing there"
+    for path in (*left, tmp_path / ".out.other"):
+        os.utime(path, (0, 0))
+    check_target(tmp_path / "other")
+    assert all(path.exists() for path in left)
+    check_target(tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == [".out.other"]
+
+
 def test_without_an_exchange_in_one_step_two_renames_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Without:
         def __init__(self, *arguments: object, **keywords: object) -> None: ...
@@ -108,6 +133,7 @@ def test_places_that_hold_something_else_are_refused(tmp_path: Path) -> None:
         ("folder.tar.gz", "the name asks for an archive"),
         ("link", "this is a link"),
         ("no/such/folder", "No such file or directory"),
+        ("..", "names no folder"),
     ):
         with pytest.raises(PackageError, match=reason):
             check_target(tmp_path / name)

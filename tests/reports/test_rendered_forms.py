@@ -6,19 +6,23 @@ After a wanted change of a form: `python -m pytest tests/reports/test_rendered_f
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from report_factory import make_failing_report, make_package, make_report
+from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from reports.levels import finished
+from reports.matrix import Matrix, make_matrix, to_html, to_markdown, to_terminal
 from reports.model import Report
 from reports.rendering import FILES, render_all, renderer_version
 
@@ -38,6 +42,7 @@ for name in ("de_DE.UTF-8", "tr_TR.UTF-8", "C"):
         pass
 from reports.rendering import render_all
 import hashlib
+import io
 for name, data in render_all(sys.stdin.buffer.read()).items():
     print(name, hashlib.sha256(data).hexdigest())
 """
@@ -47,8 +52,12 @@ _KEPT = ("DEV-1", "DEV-2", "DEV-4", "DEV-5", "STR-3", "MEM-4", "OPS-1", "RNG-2",
 
 
 def snapshot_report() -> Report:
-    """A clause of every outcome, with nothing that changes when the contract or the renderer's sources do."""
-    report = make_failing_report()
+    """A clause of every outcome."""
+    return _kept(make_failing_report())
+
+
+def _kept(report: Report) -> Report:
+    """A part of a report, with nothing that changes when the contract or the renderer's sources do."""
     clauses = tuple(
         clause.model_copy(update={"text": f"What {clause.id} asks for, with `code` & <signs>.", "capability": None})
         for clause in report.clauses
@@ -162,3 +171,23 @@ def test_text_that_no_form_can_hold_is_shown_as_its_code() -> None:
     for name in ("junit.xml", "badge.svg"):
         ElementTree.fromstring(files[name])
     assert b"\\x00\\x1b[31m" in files["junit.xml"]
+
+
+def _side_by_side() -> Matrix:
+    """A certified report, one that fails, and one that does not hold."""
+    doubtful = _kept(make_report(outcomes={"DEV-5": "not-run"}, examples=100))
+    return make_matrix([(_kept(make_report()), True), (snapshot_report(), True), (doubtful, False)])
+
+
+@pytest.mark.parametrize(("ending", "make"), [("html", to_html), ("md", to_markdown)])
+def test_a_matrix_as_it_was(ending: str, make: Callable[[Matrix], str], snapshot: SnapshotAssertion) -> None:
+    form = type("Form", (AsWritten,), {"file_extension": ending})
+    assert snapshot(name="matrix", extension_class=form) == make(_side_by_side())
+
+
+@pytest.mark.parametrize("width", [160, 80])
+def test_a_matrix_in_a_terminal_as_it_was(width: int, snapshot: SnapshotAssertion) -> None:
+    console = Console(width=width, markup=False, highlight=False, emoji=False, file=io.StringIO(), legacy_windows=False)
+    console.print(to_terminal(_side_by_side()))
+    form = type("Form", (AsWritten,), {"file_extension": "txt"})
+    assert snapshot(name="matrix", extension_class=form) == console.file.getvalue()
