@@ -117,7 +117,8 @@ def _cannot_be_abandoned(patches: Patches) -> None:
 
 
 def _impatient(patches: Patches) -> None:
-    right = reloader.agree
+    module: Any = reloader
+    right = module.agree
 
     def wrong(operation: str, mine: Any, group: Any) -> Any:
         world: Any = torch_world.world()
