@@ -249,7 +249,7 @@ def launch_random(
             return drawing(source)(*some, **named)
 
         nbytes = sum(tensor.nbytes for tensor in _tensors([*args, values]))
-        results = None if plan.mutated else _layouts(values)
+        results = None if plan.returns[0] is not None else _layouts(values)
         outcome = Outcome(results, {}, of_kernel(nbytes))
         return _queue(plan, later, args, kwargs, outcome, device, machine, stream, written)
     return run_now(plan, drawing(generator), args, kwargs, device, machine, stream, written)

@@ -81,6 +81,9 @@ class Scheduler(Protocol):
     def drain(self) -> None:
         """Run everything, and raise nothing: the scheduler's life ends."""
 
+    def untold(self) -> Exception | None:
+        """Run everything; an error that no call has raised so far, and none will if the program ends here."""
+
     def mark(self, stream: StreamState) -> Any:
         """A ticket for all the work issued on a stream so far, for `is_complete`. Raises nothing."""
 
@@ -179,6 +182,10 @@ class EagerScheduler:
 
     def drain(self) -> None:
         """See `Scheduler.drain`: nothing is pending."""
+
+    def untold(self) -> Exception | None:
+        """See `Scheduler.untold`: everything was raised at once."""
+        return None
 
     def mark(self, stream: StreamState) -> Any:  # noqa: ARG002
         """See `Scheduler.mark`."""

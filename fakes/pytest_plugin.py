@@ -9,6 +9,9 @@ The marker takes the arguments of `fakes.install` and is optional. Each test get
 before when the test is over, unless a machine was installed before it. A process can have one persona only: a test that asks for
 another fails.
 
+What goes wrong on a device and no call has told when the test ends (memory that was freed too early, a kernel that failed and that
+nobody waited for) is raised then.
+
 With `schedule="explore"` the test's function runs once for each order of its work that could differ (`fakes.explore`), and fails with
 the first one that makes it fail; `most` is how many runs it may need. Its other fixtures are set up once.
 """
@@ -82,8 +85,12 @@ def simulated_machine(request: pytest.FixtureRequest) -> Iterator[fakes.Machine]
     machine = fakes.installed_machine()
     if machine is None:
         machine = fakes.install(persona, **settings)
+        failed = request.session.testsfailed
         yield machine
+        untold = _untold(machine, request, failed)
         machine.uninstall()
+        if untold is not None:
+            raise untold
         return
     if machine.persona.name != persona:
         raise MachineInstalledError(
@@ -91,6 +98,20 @@ def simulated_machine(request: pytest.FixtureRequest) -> Iterator[fakes.Machine]
         )
     before = machine.settings
     machine.reset(**settings)
+    failed = request.session.testsfailed
     yield machine
+    untold = _untold(machine, request, failed)
     if fakes.installed_machine() is machine:
-        machine.reset(devices=len(before.memories), memory=before.memories, schedule=before.schedule, seed=before.seed)
+        machine.reset(
+            devices=len(before.memories), memory=before.memories, schedule=before.schedule, seed=before.seed,
+            detect_races=before.detect_races,
+        )  # fmt: skip
+    if untold is not None:
+        raise untold
+
+
+def _untold(machine: fakes.Machine, request: pytest.FixtureRequest, failed: int) -> Exception | None:
+    """What the end of a test that passed would lose; `failed` is the number of failed tests before it."""
+    if fakes.installed_machine() is not machine or request.session.testsfailed > failed:
+        return None
+    return machine.scheduler.untold()

@@ -1,7 +1,7 @@
 """What PyTorch's Python device guard does not forward, patched in reversibly.
 
-For: `torch.accelerator`, `torch.Stream`, `torch.Event`, `torch.Generator`, backward in the caller's thread, and copies to a
-device named without an index. Not for: operators (`dispatch.py`), saving and loading (`serialization.py`), autocast
+For: `torch.accelerator`, `torch.Stream`, `torch.Event`, `torch.Generator`, backward in the caller's thread, the profiler's activities,
+and copies to a device named without an index. Not for: operators (`dispatch.py`), saving and loading (`serialization.py`), autocast
 (`autocast.py`).
 """
 
@@ -28,6 +28,7 @@ def apply(patches: Patches, machine: Machine) -> None:
     _device_constructors()
     _patch_accelerator(patches, machine)
     _patch_backward(patches, machine)
+    _patch_profiler(patches)
     _patch_constructors(patches, machine)
     _patch_tensor(patches, machine)
     _patch_lengths(patches)
@@ -133,6 +134,12 @@ def _patch_backward(patches: Patches, machine: Machine) -> None:
 
     patches.set(graph, "_engine_run_backward", run_backward)
     patches.set(torch.autograd, "_engine_run_backward", run_backward)
+
+
+def _patch_profiler(patches: Patches) -> None:
+    # PyTorch supports the activity as soon as the device has a name; here nobody would record its kernels.
+    original: Any = torch.autograd._supported_activities  # type: ignore[attr-defined]
+    patches.set(torch.autograd, "_supported_activities", lambda: original() - {torch.profiler.ProfilerActivity.PrivateUse1})
 
 
 def _patch_constructors(patches: Patches, machine: Machine) -> None:

@@ -143,6 +143,13 @@ FAULTS: tuple[Fault, ...] = (
         _apply_state_not_restored,
     ),
     Fault(
+        "cap-profiler-declared-but-missing",
+        ("CAP-2",),
+        "The device profiler is declared where PyTorch's profiler has no activity of the device.",
+        "derived",
+        _answer(Capability.DEVICE_PROFILER, True),
+    ),
+    Fault(
         "cap-selection-initialises",
         ("CAP-2",),
         "Asking whether a device is available initialises the runtime, so that a fork breaks.",

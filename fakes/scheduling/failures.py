@@ -13,6 +13,7 @@ class Failures:
 
     def __init__(self) -> None:
         self._first: dict[int, tuple[str, BaseException]] = {}
+        self._told: set[int] = set()
 
     def __bool__(self) -> bool:
         return bool(self._first)
@@ -33,11 +34,19 @@ class Failures:
         Raises:
             RuntimeError: one did.
         """
-        failure = self._first.get(device_index)
-        if failure is None:
-            return
-        what, error = failure
-        raise RuntimeError(
-            f"device {device_index} failed in {what}: {type(error).__name__}: {error}\n"
+        if device_index in self._first:
+            self._told.add(device_index)
+            raise self._error(device_index)
+
+    def untold(self) -> RuntimeError | None:
+        """The error of a device whose failure was never raised."""
+        return next((self._error(index) for index in self._first if index not in self._told), None)
+
+    def _error(self, device_index: int) -> RuntimeError:
+        what, cause = self._first[device_index]
+        error = RuntimeError(
+            f"device {device_index} failed in {what}: {type(cause).__name__}: {cause}\n"
             "Its result was never written, and the device is of no use until the machine is reset."
-        ) from error
+        )
+        error.__cause__ = cause
+        return error

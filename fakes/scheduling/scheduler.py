@@ -237,6 +237,13 @@ class DeferringScheduler(QueuedWork):
             with contextlib.suppress(RuntimeError):  # work that a fault made wait for itself is given up
                 self._finish([queue.last for queue in self._queues if queue.last is not None])
 
+    def untold(self) -> Exception | None:
+        """See `Scheduler.untold`."""
+        with self._lock:
+            self._enter(raising=False)
+        self.drain()
+        return self._unraised[0] if self._unraised else self._failures.untold()
+
     def _wait_for(self, launches: Sequence[Launch], device_index: int | None = None) -> None:
         self._enter()
         self._finish(launches)

@@ -216,6 +216,11 @@ def test_threads_compute_independently() -> None:
     assert [torch.musa.memory_allocated(index) for index in range(2)] == [0, 0]
 
 
+def test_no_profiler_of_the_device_is_claimed() -> None:
+    """PyTorch claims one for any device with a name of its own."""
+    assert torch.profiler.supported_activities() == {torch.profiler.ProfilerActivity.CPU}  # type: ignore[no-untyped-call]
+
+
 def child_outcome(work: Callable[[], object]) -> str:
     """What `work` returns or raises in a forked child, as text."""
     read, write = os.pipe()

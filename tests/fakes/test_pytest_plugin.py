@@ -84,6 +84,24 @@ def test_explored_for_races(simulated_machine):
 def test_not_explored(simulated_machine):
     assert simulated_machine.settings.schedule == "eager"
 
+@pytest.mark.simulated_machine(detect_races=True)
+def test_freed_too_early(simulated_machine):
+    side = torch.musa.Stream()
+    x = torch.ones(2, device="musa")
+    side.wait_stream(torch.musa.current_stream())
+    with torch.musa.stream(side):
+        x * 2
+
+@pytest.mark.simulated_machine(schedule="lazy")
+def test_failed_unseen(simulated_machine):
+    torch.ones(2, device="musa").take(torch.tensor([7], device="musa"))
+
+@pytest.mark.simulated_machine(schedule="lazy")
+def test_failed_and_expected(simulated_machine):
+    torch.ones(2, device="musa").take(torch.tensor([7], device="musa"))
+    with pytest.raises(RuntimeError, match="out of range"):
+        torch.musa.synchronize()
+
 @pytest.mark.simulated_machine(devices=0)
 def test_bad(simulated_machine):
     pass
@@ -109,7 +127,7 @@ def test_each_test_gets_a_machine_of_its_own(tmp_path: Path) -> None:
         str(tmp_path),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=REPOSITORY)
-    assert "4 failed, 9 passed, 3 errors" in done.stdout, done.stdout + done.stderr
+    assert "4 failed, 12 passed, 5 errors" in done.stdout, done.stdout + done.stderr
     assert "devices=0 is not a number of devices" in done.stdout
     assert "keyword arguments only" in done.stdout
     # Of a failing order, the launches in the order in which they ran, with the lines that issued them.
@@ -119,3 +137,6 @@ def test_each_test_gets_a_machine_of_its_own(tmp_path: Path) -> None:
     assert "more than 1 runs are needed" in done.stdout
     assert "has the fixture simulated_machine" in done.stdout
     assert "leave out one of the two" in done.stdout
+    # What no call has told when a test ends.
+    assert "MissingRecordStreamError: memory is freed while another stream may still use it" in done.stdout
+    assert "device 0 failed in aten::take" in done.stdout
