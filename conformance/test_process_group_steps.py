@@ -23,7 +23,7 @@ _SLACK = {"KiB of memory": 64 * _CYCLES, "Python objects": _CYCLES // 2}
 """What may grow by chance: caches and arenas fill up, but not by a group's worth each cycle. Everything else stays as it is."""
 
 
-@pytest.mark.parametrize("step", ["at the start of destroy", "at the start of reload", "after its last group"])
+@pytest.mark.parametrize("step", ["leaving the agreement on destroy", "leaving the agreement on reload", "after its last group"])
 @clause("PGL-3", examples=0.03)
 @given(topology=topologies, late=st.integers(0, 7))
 def test_nobody_goes_on_before_all_are_there(backend: BackendUnderTest, topology: Topology, step: str, late: int) -> None:

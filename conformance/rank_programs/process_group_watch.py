@@ -22,6 +22,7 @@ import torch.distributed as dist
 from conformance.rank_programs.reloadable_worlds import MOST_KEPT, reloadable_world, sum_of_ranks
 from conformance.ranks.rank_main import RankContext
 from harness.process_group import recipe, torch_world
+from harness.process_group import reloader as reloader_module
 
 _FILLING = 300
 """So many collectives fill what a transport keeps of the last ones."""
@@ -36,10 +37,11 @@ def nobody_is_early(context: RankContext, groups: list[list[int]], late: int, st
         for ranks in made:
             reloader.new_group(ranks, timeout=context.timeout)
         is_late = context.rank == late
-        found = [False]
+        found, has_waited = [False], [False]
 
         def wait_for_others() -> None:
-            if is_late and not found[0]:
+            if is_late and not has_waited[0]:
+                has_waited[0] = True
                 context.operation(f"late {step}")
                 deadline = time.monotonic() + _PATIENCE
                 while not found[0] and time.monotonic() < deadline:
@@ -50,13 +52,13 @@ def nobody_is_early(context: RankContext, groups: list[list[int]], late: int, st
             if not is_late:
                 seen.set(step, "1")
 
-        if step == "at the start of destroy":
+        if step == "leaving the agreement on destroy":
             patches.enter_context(_around(torch_world, "destroy_world", before=tell))
-            wait_for_others()
+            patches.enter_context(_around(reloader_module, "agree", after=wait_for_others))
         reloader.destroy_process_groups()
-        if step == "at the start of reload":
+        if step == "leaving the agreement on reload":
             patches.enter_context(_around(torch_world, "destroy_world", before=tell))
-            wait_for_others()
+            patches.enter_context(_around(reloader_module, "agree", after=wait_for_others))
         if step == "after its last group":
             calls = [0]
 

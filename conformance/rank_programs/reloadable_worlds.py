@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +16,9 @@ import torch.distributed as dist
 
 from conformance.ranks.rank_main import RankContext
 from harness.process_group import reloader
+from harness.process_group.agreement import wait_for_all
 
+_LEAVING_LIMIT = timedelta(seconds=10)
 MOST_KEPT = 32
 _communicated: deque[torch.Tensor] = deque(maxlen=MOST_KEPT)
 """The tensors of the last collectives, kept until their group is gone: see `harness.process_group.agreement.Agreement`."""
@@ -51,6 +53,9 @@ def reloadable_world(
     yield made
     context.operation("the end of the program")
     if dist.is_initialized():
+        # A rank that ends its connections at once would break the last collective of one that is still in it.
+        with suppress(RuntimeError):  # one that has failed says so itself, and does not come here
+            wait_for_all("the end of the program", arguments["store"], context.size, _LEAVING_LIMIT)
         dist.destroy_process_group()
 
 

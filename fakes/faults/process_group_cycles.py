@@ -117,16 +117,16 @@ def _cannot_be_abandoned(patches: Patches) -> None:
 
 
 def _impatient(patches: Patches) -> None:
-    right = _RELOADER._control_group
+    module: Any = reloader
+    right = module.agree
 
-    def wrong(self: Any) -> Any:
-        group = right(self)
+    def wrong(operation: str, mine: Any, group: Any) -> Any:
         world: Any = torch_world.world()
         for device in world._device_types:
             world._get_backend(device)._set_default_timeout(timedelta(milliseconds=100))
-        return group
+        return right(operation, mine, group)
 
-    patches.set(_RELOADER, "_control_group", wrong)
+    patches.set(reloader, "agree", wrong)
 
 
 def _size_checks_memory(patches: Patches) -> None:

@@ -14,8 +14,7 @@ from torch._C._distributed_c10d import HashStore
 from fakes.faults.fault import Fault
 from fakes.faults.replacing import Apply
 from fakes.patching import Patches
-from harness.process_group import handle, recipe, reloader
-from harness.process_group.agreement import Agreement
+from harness.process_group import handle, members, recipe, reloader
 
 _RELOADER = reloader.ProcessGroupReloader
 _HANDLE = handle.ReloadableProcessGroup
@@ -93,7 +92,7 @@ def _held_twice(patches: Patches) -> None:
         if isinstance(group, dist.ProcessGroup):
             self._members.append(self._members[-1])
         else:
-            self._members.append(reloader._Member(made, None))
+            self._members.append(members.Member(made, None))
         return held
 
     patches.set(_RELOADER, "_hold", wrong)
@@ -142,21 +141,6 @@ def _registration_forgotten(patches: Patches) -> None:
         return group
 
     patches.set(_RELOADER, "register_group", wrong)
-
-
-def _no_agreement(patches: Patches) -> None:
-    patches.set(reloader, "agree", lambda _operation, mine, _group: Agreement(mine.retired, ()))
-
-
-def _no_barrier_after_reload(patches: Patches) -> None:
-    right = _RELOADER.reload_process_groups
-
-    def wrong(self: Any) -> None:
-        with Patches() as inside:
-            inside.set(dist, "barrier", lambda *_, **__: None)
-            right(self)
-
-    patches.set(_RELOADER, "reload_process_groups", wrong)
 
 
 def _used_after_destroy(patches: Patches) -> None:
@@ -322,10 +306,6 @@ FAULTS: tuple[Fault, ...] = (
         "Groups made before registration are not taken over.",
         "seed",
         _registration_forgotten,
-    ),
-    Fault("pgl-destroys-without-the-others", ("PGL-3",), "A rank destroys WORLD before all ranks want to.", "B75", _no_agreement),
-    Fault(
-        "pgl-no-barrier-after-reload", ("PGL-3",), "A rank goes on before all ranks have rebuilt.", "B75", _no_barrier_after_reload
     ),
     Fault(
         "pgl-used-after-destroy",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -74,6 +75,21 @@ def gather(mine: RankState, control_group: Any) -> tuple[list[RankState], tuple[
     # What arrives was pickled by this function on another rank of the same program.
     states = [pickle.loads(bytes(part[: int(size)].tolist())) for part, size in zip(parts, lengths, strict=True)]
     return states, (length, *lengths, padded, *parts)
+
+
+def wait_for_all(operation: str, store: Any, size: int, timeout: timedelta | None) -> None:
+    """Return after all `size` ranks have called this for `operation`; once in a store. `timeout` is the store's own where it is None.
+
+    It goes through the store because a barrier of a group says nothing about that group's connections: a rank is out of it as soon as it
+    has heard of the others, and may end connections on which they still wait to be heard.
+
+    Raises:
+        RuntimeError: some did not come in time.
+    """
+    here, all_are_here = f"reloader/{operation}/here", f"reloader/{operation}/all are here"
+    if store.add(here, 1) == size:
+        store.set(all_are_here, "1")
+    store.wait([all_are_here], *(() if timeout is None else (timeout,)))
 
 
 def _require_equal(operation: str, what: str, values: Iterable[Any]) -> None:

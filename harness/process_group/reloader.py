@@ -16,7 +16,6 @@ import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,8 +24,9 @@ import torch.distributed as dist
 from harness.accelerator import default
 from harness.errors import HarnessError, ProcessGroupError
 from harness.process_group import normalizer, torch_world
-from harness.process_group.agreement import RankState, agree
+from harness.process_group.agreement import RankState, agree, wait_for_all
 from harness.process_group.handle import DestroyedGroupRecord, ReloadableProcessGroup
+from harness.process_group.members import Member, common_members, without_retired
 from harness.process_group.recipe import CallRecipe
 from harness.process_group.torch_patch import pytorchs_own
 
@@ -36,19 +36,6 @@ if TYPE_CHECKING:
 
 _CONTROL = "reload control"
 _EVERY_RELOADER: weakref.WeakSet[ProcessGroupReloader] = weakref.WeakSet()
-
-
-@dataclass
-class _Member:
-    """A group that was asked for: how, and the handle that this rank holds, None where it is no member."""
-
-    recipe: CallRecipe
-    handle: ReloadableProcessGroup | None
-
-    @property
-    def is_retired(self) -> bool:
-        """Whether this rank destroyed the group for good."""
-        return self.handle is not None and not torch_world.is_registered(self.handle)
 
 
 class ProcessGroupReloader:
@@ -62,7 +49,7 @@ class ProcessGroupReloader:
         self.memory_policy = memory_policy
         self._accelerator = accelerator
         self._inherited: Any = None
-        self._members: list[_Member] = []
+        self._members: list[Member] = []
         self._forget()
         _EVERY_RELOADER.add(self)
 
@@ -169,6 +156,7 @@ class ProcessGroupReloader:
         with self._step(operation, "agreeing on the groups"):
             agreement = agree(operation, self._state(), self._control_group())  # its tensors live until this function returns
             self._retire(agreement.retired)
+        self._leave_agreement(operation)
         shown = [DestroyedGroupRecord.of(handle) for handle in self.groups]
         timeout = torch_world.timeout_of(self._world)
         with self._step(operation, "destroying WORLD", changes=True):
@@ -197,6 +185,7 @@ class ProcessGroupReloader:
         with self._step(operation, "agreeing on the groups"):
             agreement = agree(operation, self._state(), None)  # its tensors live until this function returns
             self._retire(agreement.retired)
+        self._leave_agreement(operation)
         with self._step(operation, "destroying the CPU WORLD", changes=True):
             self._end_world()
         with self._step(operation, "starting WORLD", changes=True):
@@ -250,11 +239,11 @@ class ProcessGroupReloader:
         """Remember a group; the handle of a member, and what PyTorch answered to others."""
         if not isinstance(group, dist.ProcessGroup):
             if not recipe.is_local:
-                self._members.append(_Member(recipe, None))
+                self._members.append(Member(recipe, None))
             return group
         handle = ReloadableProcessGroup(group, torch_world.ranks_of(group), self)
         torch_world.substitute(group, handle)
-        self._members.append(_Member(recipe, handle))
+        self._members.append(Member(recipe, handle))
         return handle
 
     def _adopt_if_unknown(self) -> None:
@@ -298,7 +287,7 @@ class ProcessGroupReloader:
             f"the groups of ranks {shown} were not made by the reloader and would be lost; make them with its new_group, hand them to "
             "register_group, or destroy them first"
         )
-        common = self._common_members()
+        common = common_members(self._members)
         return RankState(
             self._generation,
             tuple(member.recipe.identity for member in common),
@@ -306,15 +295,15 @@ class ProcessGroupReloader:
             problem if strangers else "",
         )
 
-    def _common_members(self) -> list[_Member]:
-        """The groups that all ranks know, in their common order."""
-        return [member for member in self._members if not member.recipe.is_local]
-
     def _retire(self, places: frozenset[int]) -> None:
         """Forget the groups that some member destroyed for good; `places` count the common ones."""
-        common = self._common_members()
-        gone = {id(common[place]) for place in places} | {id(member) for member in self._members if member.is_retired}
-        self._members = [member for member in self._members if id(member) not in gone]
+        self._members = without_retired(self._members, places)
+
+    def _leave_agreement(self, operation: str) -> None:
+        """Go on when all ranks are done with the present WORLD: one that ends its connections breaks what others still do on theirs."""
+        with self._step(operation, "waiting for all ranks to have agreed", changes=True):  # the others may have gone on
+            store = self._store_of(self._generation)
+            wait_for_all(operation, store, self._size, torch_world.timeout_of(self._world))
 
     def _control_group(self) -> Any:
         """A group of all ranks over the CPU; None, which is WORLD, where WORLD has gloo."""
@@ -337,7 +326,7 @@ class ProcessGroupReloader:
 
     def _start_world(self, recipe: CallRecipe) -> None:
         self._generation += 1
-        store = torch_world.prefixed(_prefix(self._generation), self._store)
+        store = self._store_of(self._generation)
         hook = sys.excepthook
         try:
             recipe(store=store, rank=self._rank, world_size=self._size)
@@ -345,12 +334,14 @@ class ProcessGroupReloader:
             sys.excepthook = hook  # PyTorch wraps it at every start, and never unwraps it
         self._world = torch_world.world()
 
+    def _store_of(self, generation: int) -> Any:
+        return self._first_store if generation == 0 else torch_world.prefixed(_prefix(generation), self._store)
+
     def _delete_old_keys(self) -> None:
         """Have one rank delete the keys of the generation before, which no rank needs any more; where the store can list them."""
         if self._rank != 0:
             return
-        before = self._generation - 1
-        store = self._first_store if before == 0 else torch_world.prefixed(_prefix(before), self._store)
+        store = self._store_of(self._generation - 1)
         with suppress(RuntimeError, AttributeError):
             for key in store.list_keys():
                 store.delete_key(key)

@@ -62,18 +62,21 @@ def fork_ranks(_make_accelerator: object, program: str, size: int, limit: float,
     run = getattr(importlib.import_module(module), function)
     with tempfile.TemporaryDirectory() as folder:
         pipes, processes = [], []
+        leave_end, keep_end = os.pipe()
         for rank in range(size):
             read_end, write_end = os.pipe()
             process = os.fork()
             if process == 0:
-                _be_rank(run, rank, size, Path(folder), arguments, write_end)
+                os.close(keep_end)
+                _be_rank(run, rank, size, Path(folder), arguments, write_end, leave_end)
             os.close(write_end)
             pipes.append(read_end)
             processes.append(process)
-        return _collect(pipes, processes, limit)
+        os.close(leave_end)
+        return _collect(pipes, processes, keep_end, limit)
 
 
-def _be_rank(run: Any, rank: int, size: int, folder: Path, arguments: dict[str, Any], write_end: int) -> None:
+def _be_rank(run: Any, rank: int, size: int, folder: Path, arguments: dict[str, Any], write_end: int, leave_end: int) -> None:
     answer: dict[str, Any] = {}
     try:
         answer = {"value": run(rank, size, folder, **arguments)}
@@ -81,10 +84,12 @@ def _be_rank(run: Any, rank: int, size: int, folder: Path, arguments: dict[str, 
         answer = {"error": "".join(traceback.format_exception(error)), "error_type": type(error).__name__}
     finally:
         os.write(write_end, json.dumps(answer).encode())
+        os.close(write_end)
+        os.read(leave_end, 1)  # a rank that leaves ends connections on which others may still wait for what it sent
         os._exit(0)
 
 
-def _collect(pipes: list[int], processes: list[int], limit: float) -> list[dict[str, Any]]:
+def _collect(pipes: list[int], processes: list[int], keep_end: int, limit: float) -> list[dict[str, Any]]:
     deadline = time.monotonic() + limit
     data = dict.fromkeys(pipes, b"")
     waiting = set(pipes)
@@ -97,6 +102,7 @@ def _collect(pipes: list[int], processes: list[int], limit: float) -> list[dict[
             data[pipe] += part
             if not part:
                 waiting.discard(pipe)
+    os.close(keep_end)
     ends = []
     for rank, (pipe, process) in enumerate(zip(pipes, processes, strict=True)):
         late = pipe in waiting
