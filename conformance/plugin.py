@@ -116,6 +116,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start the zygote and the ranks early, while the first checks run."""
     suite = session.config.stash[SESSION]
+    suite.selected = {item.nodeid for item in session.items if item.nodeid in suite.collected}
     if not suite.collect_only and session.items:
         suite.warm_up()
 
@@ -186,6 +187,11 @@ class _Listener:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:  # noqa: ARG002 - pytest-xdist's signature
+        """Learn from a worker which checks the command line left in; each finds the same."""
+        self._config.stash[SESSION].selected = set(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the record of a check; a worker that crashed leaves a failure without one."""

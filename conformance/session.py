@@ -54,6 +54,7 @@ class SuiteSession:
         self.children = ChildProcesses()
         self._hypothesis_folder = efforts.store_in_temporary_folder()
         self.collected: dict[str, CollectedCheck] = {}
+        self.selected: set[str] = set()  # checks that the command line left in
         self.records: dict[str, CheckRecord] = {}
         self.results: RunResults | None = None
         self.journal: Journal | None = None
@@ -169,7 +170,8 @@ class SuiteSession:
         """Assemble the results."""
         for check, crash in self._crashed.items():
             self.records[check] = self._record_of_crash(check, crash)
-        self.results = self.results_so_far(interrupted=interrupted)
+        # A run can also stop early with the exit code of one that did not (--maxfail, an interrupt that pytest fails to report).
+        self.results = self.results_so_far(interrupted=interrupted or not self.selected <= self.records.keys())
 
     def results_so_far(self, *, interrupted: bool = True) -> RunResults:
         """Results from the records that there are; pytest-xdist's workers tell what they collected only at their end."""

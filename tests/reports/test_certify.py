@@ -238,6 +238,16 @@ def test_a_run_that_is_cut_short_says_how_far_it_came_and_harms_nothing(
     assert left == set() or (how is signal.SIGKILL and all(name.startswith(".out.incomplete.") for name in left))
 
 
+def test_a_run_that_stops_at_a_failure_is_not_complete(suite: Suite, tmp_path: Path) -> None:
+    """Its exit code is that of a run that came to its end."""
+    out = tmp_path / "out"
+    write_package(out, make_package())
+    run = suite("--backend=fake-musa", "--effort=quick", "-k", "DEV-4 or REG-1", _FAULT, "-x", f"--certify={out}")
+    assert run.exit_code == pytest.ExitCode.TESTS_FAILED, run.output
+    assert contents(out) == make_package()
+    assert "interrupted" in {cap.id for cap in report_in(tmp_path / "out.incomplete").verdict.caps}
+
+
 def test_a_run_of_nothing_replaces_no_package(suite: Suite, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_package(out, make_package())
