@@ -30,9 +30,12 @@ class Decision:
         return f"launch {self.number}, {self.what}, is held back {until}"
 
 
-def smallest_decisions(backend: BackendUnderTest, fails: Callable[[], bool], seed: int) -> list[Decision] | None:
+def smallest_decisions(
+    backend: BackendUnderTest, fails: Callable[[], bool], seed: int, names: Mapping[tuple[int, int], str]
+) -> list[Decision] | None:
     """The decisions of a failing run of which none can be left out; None where no order that decisions make fails. `fails` runs the program
-    on the machine as it was just restarted; the first try is the random order of `seed`."""
+    on the machine as it was just restarted; the first try is the random order of `seed`. `names` are the program's own of its streams, by
+    device and by the stream's number there."""
     import fakes
     from fakes.scheduling.policies import Recorded, Seeded
 
@@ -54,7 +57,7 @@ def smallest_decisions(backend: BackendUnderTest, fails: Callable[[], bool], see
     if found is None:
         return None
     kept = _without_what_is_not_needed(found, lambda decisions: fails_under(Recorded(decisions)))
-    last = _Noting(kept)
+    last = _Noting(kept, names)
     fails_under(last)
     return [Decision(number, held, last.seen.get(number, "")) for number, held in sorted(kept.items())]
 
@@ -81,15 +84,16 @@ def _without_what_is_not_needed(decisions: Mapping[int, int], fails: Callable[[M
 class _Noting:
     """Decisions as given, noting what was launched."""
 
-    def __init__(self, given: Mapping[int, int]) -> None:
-        self._given = given
+    def __init__(self, given: Mapping[int, int], names: Mapping[tuple[int, int], str]) -> None:
+        self._given, self._names = given, names
         self.decisions: dict[int, int] = {}
         self.seen: dict[int, str] = {}
 
     def hold(self, launch: Any) -> int:
         """See `fakes.scheduling.policies.Policy.hold`."""
         stream = launch.queue.stream
-        self.seen[launch.number] = f"`{launch.name.removeprefix('aten::')}` on stream {stream.id} of device {stream.device_index}"
+        name = self._names.get((stream.device_index, stream.id), f"stream {stream.id} of device {stream.device_index}")
+        self.seen[launch.number] = f"`{launch.name.removeprefix('aten::')}` on {name}"
         held = self._given.get(launch.number, 0)
         if held:
             self.decisions[launch.number] = held

@@ -6,6 +6,7 @@ For: choosing the orders, the size of buffers and whether steps are lengthened. 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -119,7 +120,7 @@ class StreamRuns:
             return False
 
         seed = program.schedule.seed if program.schedule is not None else 0
-        decisions = smallest_decisions(self.backend, fails, seed)
+        decisions = smallest_decisions(self.backend, fails, seed, _names_of_streams(program))
         if decisions is None:
             return []
         if not decisions:
@@ -128,3 +129,14 @@ class StreamRuns:
             "it takes these decisions of the scheduler, all other work in the order of issue:",
             *(f"  {one}" for one in decisions),
         ]
+
+
+def _names_of_streams(program: StreamProgram) -> dict[tuple[int, int], str]:
+    """What a program calls its streams, by device and by the number that a restarted machine gives each new one."""
+    names: dict[tuple[int, int], str] = {}
+    made: Counter[int] = Counter()
+    for number, device in enumerate(program.streams):
+        if number not in program.default_streams:
+            made[device] += 1
+        names[device, 0 if number in program.default_streams else made[device]] = f"s{number}"
+    return names

@@ -84,7 +84,7 @@ def _require_torch() -> None:
 
 
 def _apply_patches(patches: Patches, machine: Machine) -> None:
-    from fakes import compilation, management_library, parameters, pinned_memory, serialization, torch_patches
+    from fakes import compilation, management_library, parameters, pinned_memory, random_numbers, serialization, torch_patches
 
     before = dict(vars(torch))
     patches.set(_current, "machine", machine)
@@ -97,6 +97,7 @@ def _apply_patches(patches: Patches, machine: Machine) -> None:
         transport.apply(patches, machine)
     parameters.apply(patches)
     serialization.apply(patches, machine)
+    random_numbers.apply(patches)
     if "pinned_memory" in machine.persona.features:
         pinned_memory.apply(patches, machine)
     compilation.apply(patches)

@@ -5,12 +5,15 @@ For: the generator of each device, independent of the CPU's and of each other. N
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from fakes.patching import Patches
 
 DEFAULT_SEED = 67280421310721
 """The seed that PyTorch gives every generator at the start."""
@@ -63,3 +66,30 @@ def with_generator_as_default(generator: DeviceGenerator, kernel: Callable[..., 
         finally:
             generator.set_state(default.get_state())
             default.set_state(saved)
+
+
+_FUNCTIONS = ("bernoulli", "multinomial", "normal", "rand", "randint", "randn", "randperm")
+_METHODS = ("bernoulli_", "exponential_", "normal_", "random_", "uniform_")
+
+
+def apply(patches: Patches) -> None:
+    """Have the CPU refuse a device's generator, which by its C++ type is one of its own."""
+    for owner, names in ((torch, _FUNCTIONS), (torch.Tensor, _METHODS)):
+        for name in names:
+            patches.set(owner, name, _refusing_other_generators(getattr(owner, name)))
+
+
+def _refusing_other_generators(draw: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(draw)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        generator = kwargs.get("generator") if kwargs else None
+        if not isinstance(generator, DeviceGenerator):
+            return draw(*args, **kwargs)
+        before = generator.get_state()
+        result = draw(*args, **kwargs)
+        if result.device.type == "cpu":
+            generator.set_state(before)
+            raise RuntimeError(f"Expected a 'cpu' device type for generator but found '{generator.device.type}'")
+        return result
+
+    return call

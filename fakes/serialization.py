@@ -13,6 +13,7 @@ import torch
 from fakes.machine import Machine
 from fakes.patching import Patches
 from fakes.storage import DeviceStorage, on_device
+from fakes.tensor import DeviceTensor
 
 
 def apply(patches: Patches, machine: Machine) -> None:
@@ -47,6 +48,14 @@ def apply(patches: Patches, machine: Machine) -> None:
         # PyTorch's own looks for the exact class.
         return isinstance(obj, DeviceStorage) or original_is_storage(obj)
 
+    original_metadata: Any = torch._utils.set_tensor_metadata
+
+    def set_tensor_metadata(tensor: torch.Tensor, metadata: dict[str, bool]) -> None:
+        original_metadata(tensor, metadata)
+        if isinstance(tensor, DeviceTensor):
+            tensor._may_be_lazy = True
+
+    patches.set(torch._utils, "set_tensor_metadata", set_tensor_metadata)
     patches.set(torch, "is_storage", is_storage)
     patches.set(torch.UntypedStorage, "to", to)
     patches.set(torch.UntypedStorage, "copy_", copy_)

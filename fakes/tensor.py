@@ -116,6 +116,10 @@ class DeviceTensor(torch.Tensor):
             storage = deepcopy(self.untyped_storage(), memo)
             result: Any = torch.empty(0, dtype=self.dtype, device=self.device)
             result.set_(storage, self.storage_offset(), self.size(), self.stride())
+            if self.is_conj():
+                result = result.conj_physical()
+            if self.is_neg():
+                result = result.neg()
             result.requires_grad_(self.requires_grad)
             if self.grad is not None:
                 result.grad = deepcopy(self.grad, memo)
@@ -136,7 +140,8 @@ class DeviceTensor(torch.Tensor):
                 {},
             )
         typed = _TypedStorage(wrap_storage=storage, dtype=self.dtype, _internal=True)
-        return torch._utils._rebuild_tensor_v2, (typed, *geometry)
+        bits = {name: True for name, is_set in (("conj", self.is_conj()), ("neg", self.is_neg())) if is_set}
+        return torch._utils._rebuild_tensor_v2, (typed, *geometry, *([bits] if bits else []))
 
     def _user_state(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _OWN}

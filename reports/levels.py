@@ -111,6 +111,8 @@ def _caps(report: Report) -> Iterable[Cap]:
         yield Cap(id="interrupted", text=f"the run did not end: {run.reported} of {run.checks} checks were reported")
     if backend.no_device_reason is not None:
         yield Cap(id="no-device", text=f"no device was used ({backend.no_device_reason})")
+    elif not backend.simulated and not report.host.devices:
+        yield Cap(id="no-device", text="no device could be named")
     if suite.tree == "dirty":
         yield Cap(id="dirty-tree", text=f"the suite was changed ({', '.join(suite.changed[:_SHOWN_NAMES])})")
     if suite.tree == "unknown":

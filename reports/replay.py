@@ -60,14 +60,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replay:
-    """How a run here compares. Counts are of clauses with a verdict in the report."""
+    """How a run here compares. Counts are of clauses with a verdict in the report, and of those asked for where some were."""
 
     seed: int
     arguments: tuple[str, ...]
     agreed: int
     differences: tuple[Difference, ...]
     without_verdict: tuple[str, ...]
-    """Clauses with a verdict in the report and none here, for want of a device or because they were not asked for."""
+    """Clauses with a verdict in the report and none here, for want of a device."""
 
     def as_data(self) -> dict[str, Any]:
         """For `--json`."""
@@ -91,7 +91,10 @@ def replay(report: Report, options: ReplayOptions, run: Runner | None = None) ->
     results = (run or run_suite)(arguments)
     outcomes, lines = _outcomes(results)
     agreed, differences, without = 0, [], []
+    asked = {name.upper() for name in options.clauses}
     for clause in report.clauses:
+        if asked and not asked & {clause.id, clause.id.partition("-")[0]}:
+            continue
         reported = _VERDICTS.get(clause.outcome)
         found = _VERDICTS.get(outcomes.get(clause.id, ""))
         if reported is None:

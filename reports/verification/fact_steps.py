@@ -98,9 +98,6 @@ def _devices(report: Report) -> Iterator[Said]:
         twice = [value for value, count in told.items() if value and count > 1]
         if twice:
             yield Finding.about("devices", where, f"two devices have the {field} {twice[0]}")
-    reason = report.backend.no_device_reason
-    if not report.backend.simulated and reason is None and not devices:
-        yield Finding("devices", where, "no device is named, and nothing says that there was none")
     for check in report.checks:
         if check.outcome in _GAVE_A_VERDICT:
             yield from _used(check, report)

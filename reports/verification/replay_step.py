@@ -13,6 +13,7 @@ from reports.rendering import REPORT
 from reports.replay import Replay, ReplayOptions, Runner, replay
 from reports.verification.findings import Finding, State, StepResult, Verdict, Verification
 
+_SHOWN = 8  # clauses
 REPLAYED = "A replay shows that such a device gives these outcomes here and today. It does not show on which device the vendor ran."
 
 
@@ -42,10 +43,13 @@ def _step(result: Replay) -> StepResult:
         )
         for each in result.differences
     )
-    notes = [f"With the seed {result.seed}: {result.agreed} clauses as reported, {len(findings)} otherwise."]
+    said = f"With the seed {result.seed}: {result.agreed} clauses as reported, {len(findings)} otherwise."
+    notes = [said, f"python -m conformance {' '.join(result.arguments)}"]
+    state = State.FAILS if findings else State.HOLDS
     if result.without_verdict:
-        notes.append(f"{len(result.without_verdict)} clauses have a verdict in the report and none here.")
-    notes.append(f"python -m conformance {' '.join(result.arguments)}")
-    return StepResult(
-        "replay", "The suite, run here, finds the same", State.FAILS if findings else State.HOLDS, findings, tuple(notes)
-    )
+        named = ", ".join(result.without_verdict[:_SHOWN]) + (", …" if len(result.without_verdict) > _SHOWN else "")
+        notes.append(
+            f"{len(result.without_verdict)} clauses have a verdict in the report and none here, so nothing is said of them: {named}"
+        )
+        state = State.FAILS if findings else State.NOT_CHECKED
+    return StepResult("replay", "The suite, run here, finds the same", state, findings, tuple(notes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -134,3 +135,21 @@ def test_an_operator_that_writes_its_noise_gives_its_result(simulated_machine: f
         result = torch.nn.functional.rrelu(values.to("musa"), training=True).cpu()
         assert torch.equal(result[3:], values[3:])
         assert bool((result[:3] < 0).all())
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda generator: torch.rand(2, generator=generator),
+        lambda generator: torch.randperm(3, generator=generator),
+        lambda generator: torch.multinomial(torch.ones(2), 1, generator=generator),
+        lambda generator: torch.empty(2).normal_(generator=generator),
+    ],
+)
+def test_the_cpu_refuses_a_device_generator(draw: Callable[[torch.Generator], torch.Tensor]) -> None:
+    generator = torch.Generator("musa:1").manual_seed(1)
+    before = generator.get_state()
+    with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'musa'"):
+        draw(generator)
+    assert torch.equal(generator.get_state(), before)
+    assert torch.rand(2, device="musa:1", generator=generator).device.index == 1

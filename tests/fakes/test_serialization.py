@@ -131,3 +131,17 @@ def test_storages_say_where_they_are() -> None:
     for wrong in (storage, torch.zeros(2).untyped_storage()):
         with pytest.raises(RuntimeError, match="devices must match"):
             torch.empty(0, device="musa:0").set_(wrong)
+
+
+def test_conjugates_and_negatives_keep_their_values() -> None:
+    values = torch.tensor([1 + 2j, 3 - 4j], device="musa:1")
+    for tensor in (values.conj(), values.conj().imag, values.imag):
+        file = io.BytesIO()
+        torch.save(tensor, file)
+        for place in (None, "cpu", "musa:0"):
+            file.seek(0)
+            assert torch.equal(torch.load(file, map_location=place).cpu() + 0, tensor.cpu() + 0)
+        assert torch.equal(copy.deepcopy(tensor).cpu(), tensor.cpu())
+        torch.save(tensor.cpu(), file := io.BytesIO())
+        file.seek(0)
+        assert torch.equal((torch.load(file, map_location="musa") + 0).cpu(), tensor.cpu() + 0)

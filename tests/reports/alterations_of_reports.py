@@ -241,7 +241,6 @@ def of_facts() -> Iterator[Alteration]:
     """Facts about backend, devices and capabilities that contradict what ran."""
     devices = _HARDWARE["host"]["devices"]
     for name, found in {
-        "no devices": [],
         "the second device only": devices[1:],
         "one device twice": [devices[0], {**devices[1], "uuid": devices[0]["uuid"]}],
         "two devices in one slot": [devices[0], {**devices[1], "pci": devices[0]["pci"]}],
@@ -249,6 +248,7 @@ def of_facts() -> Iterator[Alteration]:
     }.items():
         reasons = ("devices", "device-missing") if len(found) == 1 else ("devices",)
         yield made(name, rendered, HARDWARE, at("host/devices", found), *reasons)
+    yield made("no devices", rendered, HARDWARE, at("host/devices", []), "caps", "status", "certified", "headline")
     yield made("one device, and checks with two", rendered, HARDWARE, at("host/devices", devices[:1]), "device-missing")
     yield made("a simulated device", rendered, HARDWARE, at("host/devices/0/name", "MTT S5000 (simulated)"), "simulated")
     yield made("a simulated driver", rendered, HARDWARE, at("host/driver", "simulated"), "simulated")

@@ -94,6 +94,9 @@ def test_shoulds_are_listed_and_stand_in_no_way() -> None:
         ("suite", {"tree": "dirty", "changed": ("a.py",)}, "dirty-tree", "preview"),
         ("suite", {"tree": "unknown"}, "unknown-tree", "preview"),
         ("backend", {"no_device_reason": "none"}, "no-device", "preview"),
+        ("host", {"devices": ()}, "no-device", "preview"),
+        ("run", {"argv": ("--backend=musa", "-x")}, "options", "preview"),
+        ("run", {"argv": ("--backend=musa", "-p", "my_plugin")}, "options", "preview"),
     ],
 )
 def test_each_cap_alone_keeps_a_run_from_certifying(part: str, changes: dict[str, Any], cap: str, status: str) -> None:

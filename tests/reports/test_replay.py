@@ -56,6 +56,15 @@ def test_other_outcomes_are_differences() -> None:
     assert result.without_verdict == ("DEV-6",)
 
 
+def test_only_the_clauses_asked_for_are_compared() -> None:
+    report = make_report()
+    found = _results(report, DEV_1="fail", DEV_10="fail", STR_1="not-run")
+    result = replay(report, ReplayOptions(clauses=("dev-10", "STR")), lambda _: found)
+    assert [each.clause for each in result.differences] == ["DEV-10"]
+    assert result.without_verdict == ("STR-1",)
+    assert result.agreed == sum(clause.id.startswith("STR") for clause in report.clauses) - 1
+
+
 def test_a_run_without_verdicts_is_no_answer() -> None:
     report = make_report()
     outcomes = {clause.id.replace("-", "_"): "not-run" for clause in report.clauses}
@@ -132,6 +141,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "With the seed 11" in result.output
     assert "does not show on which device" in result.output
     assert given[0][0] == "--hypothesis-seed=11"
+    runner(DEV_2="not-run", DEV_3="not-run")
+    result = CliRunner().invoke(main, ["verify", str(tmp_path / "out"), "--replay"])
+    assert result.exit_code == 0, result.output
+    assert "– The suite, run here, finds the same" in result.output, "what was not compared is not said to be the same"
+    assert "2 clauses have a verdict in the report and none here, so nothing is said of them: DEV-2, DEV-3" in result.output
     runner(DEV_2="fail")
     result = CliRunner().invoke(main, ["verify", str(tmp_path / "out"), "--replay", "--json"])
     assert result.exit_code == 1

@@ -50,7 +50,7 @@ def test_a_missing_wait_is_explained_by_step_and_decision(suite: Callable[..., S
     assert run.exit_code == 1
     assert "as if step 2, `s1.wait_event(e0)` did not wait" in run.output
     assert "<- step 1 (NO EFFECT)" in run.output
-    assert re.search(r"launch 0, `\w+` on stream 1 of device 0, is held back", run.output), run.output
+    assert re.search(r"launch 0, `\w+` on s0, is held back", run.output), run.output
 
 
 def test_shrinking_keeps_what_fails_and_drops_the_rest() -> None:
