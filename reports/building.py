@@ -70,6 +70,7 @@ def build_report(results: RunResults, facts: RunFacts, end: RunEnd) -> Report:
     absent = {name: check for name, check in checks_of_suite().items() if name not in seen}  # pytest was given some files only
     clauses = tuple(_clause(CLAUSES[result.id], result.checks, absent) for result in results.clauses.values())
     checks = [*map(_check, records.values()), *(_absent_check(name, check.tier, end.complete) for name, check in absent.items())]
+    told = _clean(facts.backend)
     left_out = sorted([*absent, *(name for name in records if name not in end.reported)]) if end.complete else []
     report = Report(
         format=FORMAT,
@@ -81,12 +82,12 @@ def build_report(results: RunResults, facts: RunFacts, end: RunEnd) -> Report:
         suite=facts.suite,
         host=facts.host.model_copy(
             update={
-                "devices": tuple(DeviceFacts(**device) for device in facts.backend["devices"]),
-                "driver": facts.backend["driver"],
-                "runtime": facts.backend["runtime"],
+                "devices": tuple(DeviceFacts(**device) for device in told["devices"]),
+                "driver": told["driver"],
+                "runtime": told["runtime"],
             }
         ),
-        capabilities=tuple(CapabilityFact(**_clean(fact)) for fact in facts.backend["capabilities"]),
+        capabilities=tuple(CapabilityFact(**fact) for fact in told["capabilities"]),
         exceptions=facts.exceptions,
         counts={},
         areas=tuple(Area(name=area.name, title=area.title) for area in AREAS.values()),
@@ -101,7 +102,7 @@ def build_report(results: RunResults, facts: RunFacts, end: RunEnd) -> Report:
 
 
 def _run(results: RunResults, facts: RunFacts, end: RunEnd, checks: int, left_out: list[str]) -> Run:
-    given = results.facts
+    given = _clean(results.facts)
     return Run(
         started=facts.started,
         seconds=round(end.seconds, 3),
@@ -120,10 +121,10 @@ def _run(results: RunResults, facts: RunFacts, end: RunEnd, checks: int, left_ou
 
 
 def _backend(results: RunResults, facts: RunFacts) -> BackendFacts:
-    given, told = results.facts, facts.backend
-    configuration = _clean(told["configuration"])
+    given, told = _clean(results.facts), _clean(facts.backend)
+    configuration = told["configuration"]
     return BackendFacts(
-        name=_utf8(given["backend"]),
+        name=given["backend"],
         simulated=given["simulated"],
         supplied=supplied_subjects(given["normalizer"], given["aligner"]),
         accelerator=given["accelerator"],

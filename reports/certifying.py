@@ -13,6 +13,7 @@ import datetime
 import os
 import shutil
 import time
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +32,15 @@ from reports.known_failures import read_known_failures
 from reports.model import Declared, Exceptions, Report
 from reports.package import check_target, package_files, write_package
 from reports.progress import Progress
+from reports.untrusted_text import printable
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _SECONDS_BETWEEN_REPORTS = 20.0
 _SECONDS_FOR_FACTS = 120.0
+_LONGEST_NAME = 200  # characters
+_NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")  # controls, bytes that are no UTF-8, line ends
 _KNOWN_AT_THE_START = ("simulated", "fault", "no-device", "dirty-tree", "unknown-tree", "effort", "options")
 
 
@@ -61,6 +65,10 @@ def read_options(certify: str, known_failures: str, vendor: str, product: str, s
         for option, value in (("--vendor", vendor), ("--product", product), ("--sign-key", sign_key)):
             if value:
                 raise PackageError(f"{option}={value}: say where the package goes: --certify=FOLDER")
+    for option, value in (("--vendor", vendor), ("--product", product)):
+        if len(value) > _LONGEST_NAME or any(unicodedata.category(character) in _NOT_IN_NAMES for character in value):
+            legal = f"a name is one line of at most {_LONGEST_NAME} characters, without control characters"
+            raise PackageError(f"{option}={printable(value, longest=80)}: {legal}")
     target = Path(certify) if certify else None
     if target is not None:
         check_target(target)

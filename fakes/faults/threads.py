@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fakes import backward
+from fakes import backward, machine
 from fakes.faults.fault import Fault
 from fakes.faults.replacing import Apply, nothing
 from fakes.forward_streams import ForwardStreams, ThreadsOfNodes
@@ -84,6 +84,10 @@ def _apply_backward_by_its_own_thread(patches: Patches) -> None:
     patches.set(ThreadsOfNodes, "of_graph", lambda _self, _roots, _here: {})
 
 
+def _apply_backward_not_waited_for(patches: Patches) -> None:
+    patches.set(machine, "follow", nothing)
+
+
 def _fault(fault_id: str, summary: str, apply: Apply) -> Fault:
     return Fault(fault_id, ("THR-1",), summary, "derived", apply)
 
@@ -104,5 +108,10 @@ FAULTS: tuple[Fault, ...] = (
         "thr-backward-of-another-thread",
         "Backward that another thread calls than the forward's runs on that thread's stream.",
         _apply_backward_by_its_own_thread,
+    ),
+    _fault(
+        "thr-backward-not-waited-for",
+        "The stream that is current where backward is called does not wait for the gradients.",
+        _apply_backward_not_waited_for,
     ),
 )
