@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d
 
 from fakes.collective_checks import require_one_device
 from fakes.collective_kernels import Collective, Delivery, deliver, room
@@ -32,6 +33,7 @@ _MOST_OUTSTANDING = 256
 _MOST_STREAMS = 32
 """So many streams a device has for communication; more groups share them."""
 _NO_LIMIT = timedelta(0)
+c10d: Any = _distributed_c10d
 
 
 def _nothing() -> None:
@@ -168,9 +170,29 @@ def communication_stream(device: Device, purpose: tuple[str, str]) -> StreamStat
     """The stream of a group's collectives on a device, or of one kind of transfer between two of its ranks."""
     streams = device.communication_streams
     if purpose not in streams:
-        made = list(dict.fromkeys(streams.values()))
-        streams[purpose] = device.new_stream() if len(made) < _MOST_STREAMS else made[len(streams) % _MOST_STREAMS]
+        for gone in [known for known in streams if not _is_registered(known[0])]:
+            device.idle_communication_streams.append(streams.pop(gone))
+        streams[purpose] = _free_stream(device)
     return streams[purpose]
+
+
+def _free_stream(device: Device) -> StreamState:
+    """A stream that no group has, as long as there may be one more; else one that a group has."""
+    used = list(dict.fromkeys(device.communication_streams.values()))
+    idle = [stream for stream in dict.fromkeys(device.idle_communication_streams) if stream not in used]
+    device.idle_communication_streams[:] = idle[1:]
+    if idle:
+        return idle[0]
+    return device.new_stream() if len(used) < _MOST_STREAMS else used[len(device.communication_streams) % _MOST_STREAMS]
+
+
+def _is_registered(group_name: str) -> bool:
+    """Whether PyTorch knows a group of that name; one that it does not know will not communicate again."""
+    try:
+        c10d._resolve_process_group(group_name)
+    except RuntimeError:
+        return False
+    return True
 
 
 def wait_for_stream(machine: Machine, earlier: StreamState, later: StreamState) -> None:

@@ -48,6 +48,7 @@ class Device:
         self.generator: DeviceGenerator = DeviceGenerator(self.torch_device)
         self.context_open = False
         self.communication_streams: dict[tuple[str, str], StreamState] = {}
+        self.idle_communication_streams: list[StreamState] = []
         self.outstanding_collectives: list[Any] = []
         self.recent_collectives: deque[Any] = deque(maxlen=_RECENT_COLLECTIVES)
         self._streams: dict[int, StreamState] = {0: self.default_stream}

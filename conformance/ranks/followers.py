@@ -14,6 +14,7 @@ import dataclasses
 import os
 import signal
 import socket
+import sys
 from typing import Any
 
 from conformance.ranks import launch as launches
@@ -25,15 +26,23 @@ from conformance.ranks.server import ForkedRankServer
 
 RANK_0_IS_GONE = 1
 """A follower's exit code where rank 0 went away without a word."""
+INTERRUPTED = 130
+"""A follower's exit code where somebody interrupted it; rank 0 then sees that it is gone."""
 
 
 def follow(launch: Launch) -> int:
     """Be a follower from start to end; the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 decides what an interrupt means, and is gone soon
-    rank_server.import_torch()
     server = ForkedRankServer()
-    server.warm_up()
-    return serve(launch, launches.find_meeting(launch), server)
+    try:
+        rank_server.import_torch()
+        server.warm_up()
+        return serve(launch, launches.find_meeting(launch), server)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt comes twice: torchrun passes it on
+        sys.stderr.write(f"rank {launch.rank} was interrupted\n")
+        return INTERRUPTED
+    finally:
+        server.close()
 
 
 def fork_follower(launch: Launch, meeting: Meeting, listener: socket.socket) -> int:

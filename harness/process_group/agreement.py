@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from harness.errors import ProcessGroupError
+from harness.process_group import torch_world
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,20 @@ def gather(mine: RankState, control_group: Any) -> tuple[list[RankState], tuple[
     ranks = range(dist.get_world_size())
     length = torch.tensor([data.numel()])
     lengths = [torch.zeros_like(length) for _ in ranks]
-    dist.all_gather(lengths, length, group=control_group)
-    padded = torch.zeros(int(max(lengths)), dtype=torch.uint8)
-    padded[: data.numel()] = data
-    parts = [torch.zeros_like(padded) for _ in ranks]
-    dist.all_gather(parts, padded, group=control_group)
+    communicated = [length, *lengths]
+    try:
+        dist.all_gather(lengths, length, group=control_group)
+        padded = torch.zeros(int(max(lengths)), dtype=torch.uint8)
+        padded[: data.numel()] = data
+        parts = [torch.zeros_like(padded) for _ in ranks]
+        communicated += [padded, *parts]
+        dist.all_gather(parts, padded, group=control_group)
+    except BaseException:
+        torch_world.keep_forever(*communicated)  # nobody knows when the group will be gone
+        raise
     # What arrives was pickled by this function on another rank of the same program.
     states = [pickle.loads(bytes(part[: int(size)].tolist())) for part, size in zip(parts, lengths, strict=True)]
-    return states, (length, *lengths, padded, *parts)
+    return states, tuple(communicated)
 
 
 def wait_for_all(operation: str, store: Any, size: int, timeout: timedelta | None) -> None:

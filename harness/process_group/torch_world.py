@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 c10d: Any = dist.distributed_c10d
 _MAPS = ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_tag")
 _KEPT_FOREVER: list[Any] = []
-"""Groups that a forked child inherited: their destructors would wait for threads that only the parent has."""
+"""Groups that a forked child inherited: their destructors would wait for threads that only the parent has. Tensors of a collective that
+failed: see `agreement.Agreement`."""
 
 
 def _registry() -> Any:

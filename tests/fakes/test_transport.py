@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -46,6 +47,29 @@ def test_uninstalling_takes_the_transport_back(simulated_machine: Machine) -> No
     assert "mccl" in _registries()[-2]
     again.uninstall()
     assert _registries() == before
+
+
+def test_groups_that_come_and_go_leave_no_streams_and_no_connections(world: Machine) -> None:
+    device = world.device(0)
+
+    def make_and_use(count: int) -> list[int]:
+        for _ in range(count):
+            group = dist.new_group([0], backend="mccl")
+            dist.all_reduce(torch.ones(2, device="musa"), group=group)
+            dist.destroy_process_group(group)
+        return [len(device.communication_streams), len(device.streams), len(os.listdir("/proc/self/fd"))]
+
+    assert make_and_use(50) == make_and_use(3)
+
+
+def test_more_groups_than_streams_share_them(world: Machine) -> None:
+    groups = [dist.new_group([0], backend="mccl") for _ in range(40)]
+    for group in groups:
+        tensor = torch.ones(2, device="musa")
+        dist.all_reduce(tensor, group=group)
+        assert tensor.tolist() == [1, 1]
+    assert len(world.device(0).communication_streams) == 40
+    assert len(set(world.device(0).communication_streams.values())) == 32
 
 
 def test_a_group_of_the_device_alone_has_no_transport_for_host_tensors(world: Machine) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from process_tree import descendants
 from suite_runner import SuiteRun
 
 Suite = Callable[..., SuiteRun]
@@ -46,7 +47,7 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
     )
     try:
         deadline = time.monotonic() + _LIMIT
-        while len(found := _descendants(run.pid)) < 6:  # two servers and four ranks
+        while len(found := descendants(run.pid)) < 6:  # two servers and four ranks
             assert run.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -59,19 +60,3 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
         assert time.monotonic() < deadline, found
         time.sleep(0.05)
     assert list(tmp_path.iterdir()) == []
-
-
-def _descendants(process: int) -> list[int]:
-    """The processes below one, at any depth."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-    found, new = [], [process]
-    while new:
-        new = [child for child, parent in parents.items() if parent in new]
-        found += new
-    return found
