@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
@@ -46,10 +46,10 @@ def apply(patches: Patches, machine: Machine) -> None:
     if not hasattr(backend, name):
         patches.set(backend, name, persona.transport)
     backend.register_backend(persona.transport, _create, extended_api=True, devices=[persona.device_type])
-    _do_not_split(patches)
+    _do_not_split(patches, persona.transport)
 
 
-def _do_not_split(patches: Patches) -> None:
+def _do_not_split(patches: Patches, transport: str) -> None:
     """Have the groups of a WORLD that is bound to a device made anew: PyTorch takes gloo, underneath, for a transport that splits."""
     original = dist.distributed_c10d._get_split_source
 
@@ -57,7 +57,12 @@ def _do_not_split(patches: Patches) -> None:
         source = original(group)
         return source if hasattr(source, "perform_nocolor_split") else None
 
+    def split_group(*_args: Any, **_kwargs: Any) -> NoReturn:
+        raise RuntimeError(f"split_group: {transport} does not split groups, which few transports do; use new_group(ranks)")
+
     patches.set(dist.distributed_c10d, "_get_split_source", split_source)
+    for owner in (dist, dist.distributed_c10d):
+        patches.set(owner, "split_group", split_group)
 
 
 def _restore(patches: Patches, mapping: dict[str, Any]) -> None:

@@ -79,7 +79,7 @@ def _write(
     numbering: padding_rows.Numbering,
 ) -> None:
     """Write all rows in one concatenation, but for a long tail, which is written in place."""
-    padding = padding_rows.PaddingPieces(numbering, out, layout.most_padding_behind)
+    padding = padding_rows.PaddingPieces(numbering, out, layout.most_padding_behind, layout.longest_padding(lengths))
     pieces: list[torch.Tensor] = []
     end = 0
     for sequence, first, count, second, second_count in layout.holdings(lengths):

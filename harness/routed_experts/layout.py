@@ -147,6 +147,12 @@ class ParallelLayout:
         length = self.context_parallel_length(sequence_lengths)
         return length // self.tensor_parallel_size if self.sequence_parallel else length
 
+    def longest_padding(self, sequence_lengths: Sequence[int]) -> int:
+        """No rank holds more padding rows of one sequence together than this."""
+        if not self.zigzag or not sequence_lengths:
+            return 1
+        return min(self.most_padding_behind, self.chunk_length(max(sequence_lengths)))
+
     def _rows_before_tail(self, sequence_lengths: Sequence[int]) -> int:
         """How many rows of a context-parallel rank belong to sequences under zigzag."""
         chunks = 2 * self.context_parallel_size

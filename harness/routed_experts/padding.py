@@ -82,8 +82,9 @@ class Numbering(Protocol):
         behind a last token. `padded` is how many padding rows precede it on this rank.
         """
 
-    def table_rows(self, most_behind: int, rows: int) -> int:
-        """How long the table must be where no sequence has more padding rows than `most_behind`, and the rank has so many rows."""
+    def table_rows(self, rows: int, most_behind: int, longest: int) -> int:
+        """How long the table must be for a rank of so many rows, where no sequence has more padding rows than `most_behind`, and no
+        more than `longest` of them lie together."""
 
     def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
         """The first `count` rows of the table `[count, layers, top_k]`, in the dtype and on the device of `like`."""
@@ -99,15 +100,16 @@ class PaddingPieces:
         numbering: how the rows are numbered.
         like: the rows that they will be part of, `[rows, layers, top_k]`.
         most_behind: no sequence has more padding rows.
+        longest: no more of them lie together on a rank.
     """
 
-    def __init__(self, numbering: Numbering, like: torch.Tensor, most_behind: int) -> None:
+    def __init__(self, numbering: Numbering, like: torch.Tensor, most_behind: int, longest: int) -> None:
         self.count = 0
         """How many rows have been asked for."""
         self._numbering = numbering
         self._like = like
         self._alike = numbering.period == 1
-        self._rows = _BLOCKS[0] if self._alike else numbering.table_rows(most_behind, len(like))
+        self._rows = _BLOCKS[0] if self._alike else numbering.table_rows(len(like), most_behind, longest)
         self._views: dict[tuple[int, int], torch.Tensor] = {}
         self._blocks: list[list[torch.Tensor]] = []
 
@@ -152,9 +154,9 @@ class SequentialNumbering:
         """As the protocol."""
         return (behind - 1) % self.period + 1 if behind else 0
 
-    def table_rows(self, most_behind: int, rows: int) -> int:  # noqa: ARG002 - see the protocol
+    def table_rows(self, rows: int, most_behind: int, longest: int) -> int:  # noqa: ARG002 - see the protocol
         """As the protocol."""
-        return min(self.period, most_behind) + most_behind
+        return min(self.period, most_behind) + longest
 
     def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
         """As the protocol: the last token's row, then the rows behind it."""
@@ -190,9 +192,9 @@ class SpreadNumbering:
         """As the protocol."""
         return padded % self.period
 
-    def table_rows(self, most_behind: int, rows: int) -> int:
+    def table_rows(self, rows: int, most_behind: int, longest: int) -> int:  # noqa: ARG002 - see the protocol
         """As the protocol."""
-        return min(self.period + most_behind, rows)
+        return min(self.period + longest, rows)
 
     def table(self, like: torch.Tensor, count: int) -> torch.Tensor:
         """As the protocol."""

@@ -123,6 +123,7 @@ def test_many_collectives_that_nobody_waits_for_keep_no_memory(world: Machine) -
         (lambda: dist.all_gather([torch.ones(2, device="musa:1")], torch.ones(2, device="musa:0")), ValueError, "one device"),
         (lambda: dist.all_gather([torch.ones(2)], torch.ones(2, device="musa")), (ValueError, RuntimeError), "tensor"),
         (lambda: dist.all_to_all_single(torch.ones(2, device="musa"), torch.ones(2, device="musa"), [1], [2]), ValueError, "rows"),
+        (lambda: dist.split_group(split_ranks=[[0]]), RuntimeError, "mccl does not split groups.*new_group"),
     ],
 )
 def test_misuse_is_refused(world: Machine, call: Any, error: Any, text: str) -> None:
