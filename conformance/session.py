@@ -61,12 +61,20 @@ class SuiteSession:
         self._crashed: dict[str, Crash] = {}
         self._counters: dict[str, ExampleCounter] = {}
         if not collect_only:
-            _ = self.backend.aligner  # a path that does not load is a usage error, not a failed check
-            reason = self.backend.no_device_reason
-            if options.require_device and reason is not None:
-                raise OptionError(f"--require-device: no device: {reason}")
-            if options.ranks is not None:
-                _ = self.ranks  # more than this host can have is a usage error too
+            try:
+                self._check_options()
+            except BaseException:
+                self.close()
+                raise
+
+    def _check_options(self) -> None:
+        """Find at the start, as a usage error, what would otherwise be a failed check."""
+        _ = self.backend.aligner
+        reason = self.backend.no_device_reason
+        if self.options.require_device and reason is not None:
+            raise OptionError(f"--require-device: no device: {reason}")
+        if self.options.ranks is not None:
+            _ = self.ranks  # more than this host can have
 
     @cached_property
     def backend(self) -> BackendUnderTest:

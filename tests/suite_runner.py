@@ -49,6 +49,7 @@ def run_here(_make_accelerator: object, command_line: list[str]) -> dict[str, An
     """Run the suite in this process, which must end soon after: a simulated machine stays installed."""
     from conformance.__main__ import main
 
+    tempfile.tempdir = None  # the environment of this process says where, not that of the process that it was forked from
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
         results = Path(folder) / "results.json"
         with contextlib.redirect_stderr(printed):

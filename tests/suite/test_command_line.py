@@ -41,12 +41,13 @@ _CPU = "--backend=cpu"
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_wrong_option_is_one_usage_error(suite: Suite, arguments: list[str], due: str) -> None:
-    run = suite(*arguments)
+def test_a_wrong_option_is_one_usage_error(suite: Suite, arguments: list[str], due: str, tmp_path: Path) -> None:
+    run = suite(*arguments, environment={"TMPDIR": str(tmp_path)})
     assert run.exit_code == pytest.ExitCode.USAGE_ERROR, run.output
     assert run.output.count(due) == 1, run.output
     assert "Traceback" not in run.output
     assert run.results == {}
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_backend_is_told_the_three_ways(suite: Suite) -> None:
