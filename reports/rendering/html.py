@@ -78,8 +78,13 @@ def _trace(timeline: Timeline) -> str:
 def _layout_svg(layout: LayoutPicture) -> Markup:
     """The picture of a layout, or a sentence where it is too large to draw or is no layout."""
     from harness.errors import HarnessError
-    from harness.routed_experts import ParallelLayout  # brings PyTorch with it
-    from reports import layout_picture
+
+    try:
+        from harness.routed_experts import ParallelLayout  # brings PyTorch with it
+        from reports import layout_picture
+    except Exception as error:
+        # This host's fault, whatever PyTorch raises, and not the report's.
+        raise ImportError(f"PyTorch, which drawing a layout takes, cannot be imported: {type(error).__name__}: {error}") from error
 
     sizes = layout.model_dump(exclude={"sequences"})
     if layout.tensor_parallel_size * layout.context_parallel_size > _MOST_RANKS:

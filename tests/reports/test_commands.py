@@ -172,20 +172,33 @@ def test_exit_code_1_is_an_answer_and_nothing_else(tmp_path: Path, monkeypatch: 
         assert f"{option[0]}: this is for --replay" in result.stderr
 
 
+_NO_UNICODE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+
+
 @pytest.mark.parametrize("command", ["verify", "show", "matrix"])
 def test_a_terminal_that_knows_no_unicode_gets_an_answer(command: str, tmp_path: Path) -> None:
     path = written(tmp_path / "out", make_report())
-    answer = _in_a_process(command, path, environment={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
+    answer = _in_a_process(command, path, environment=_NO_UNICODE)
     assert (answer.returncode, answer.stderr) == (0, "")
     assert answer.stdout.isascii()
     assert command != "verify" or "ok  report.json keeps the published schema" in answer.stdout
 
 
 def test_documents_are_in_utf8_whatever_the_terminal(tmp_path: Path) -> None:
-    path = written(tmp_path / "out", make_failing_report())
-    poor = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    answer = _in_a_process("matrix", path, "--markdown", "-", environment=poor)
+    report = make_report()
+    declared = report.declared.model_copy(update={"product": "Gerät 7"})
+    path = written(tmp_path / "out", report.model_copy(update={"declared": declared}))
+    answer = _in_a_process("matrix", path, "--markdown", "-", environment=_NO_UNICODE)
+    assert "Gerät 7" in answer.stdout
     assert answer.stdout == run("matrix", path, "--markdown", "-").output
+
+
+def test_a_layout_that_cannot_be_drawn_here_says_nothing_about_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "out", make_failing_report())
+    monkeypatch.setitem(sys.modules, "harness.routed_experts", None)
+    result = run("verify", path)
+    assert result.exit_code == 2
+    assert "PyTorch, which drawing a layout takes, cannot be imported" in result.output
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
