@@ -7,7 +7,7 @@ For: asking what a clause says, who is under test, what it needs. Not for: the t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -120,3 +120,10 @@ def get_clause(clause_id: str) -> Clause:
     except KeyError:
         near = difflib.get_close_matches(clause_id.upper(), CLAUSES, n=1, cutoff=0.0)[0]
         raise UnknownClauseError(f"no clause {clause_id!r} in the contract; the nearest id is {near}") from None
+
+
+def tier_of(clauses: Sequence[Clause], chosen: str | None) -> Tier:
+    """The tier of a check: as it says, else the highest of its clauses' first tiers; the host's where it has none."""
+    if chosen is not None:
+        return Tier(chosen)
+    return max((clause.tiers[0] for clause in clauses), key=lambda tier: tier.order, default=Tier.HOST)

@@ -11,13 +11,6 @@ from conformance.clauses import Clause, Tier
 from conformance.ranks.plan import RankPlan
 
 
-def tier_of(clauses: tuple[Clause, ...], chosen: str | None) -> Tier:
-    """The tier of a check: as it says, else the highest of its clauses' first tiers."""
-    if chosen is not None:
-        return Tier(chosen)
-    return max((clause.tiers[0] for clause in clauses), key=lambda tier: tier.order)
-
-
 def verdict_before_running(
     clauses: tuple[Clause, ...], tier: Tier, *, backend: BackendUnderTest, limit: Tier, ranks: RankPlan
 ) -> CheckEnded | None:

@@ -16,9 +16,9 @@ from conformance.backend_under_test import BackendUnderTest
 from conformance.backends import fault_ends_process, prepare_backend
 from conformance.check_endings import NotRun
 from conformance.children import ChildProcesses
-from conformance.clauses import Tier, get_clause
+from conformance.clauses import Tier, get_clause, tier_of
 from conformance.errors import OptionError
-from conformance.gating import tier_of, verdict_before_running
+from conformance.gating import verdict_before_running
 from conformance.isolation import Crash, Journal
 from conformance.options import SuiteOptions
 from conformance.outcomes import Outcome

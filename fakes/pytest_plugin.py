@@ -82,26 +82,22 @@ def simulated_machine(request: pytest.FixtureRequest) -> Iterator[fakes.Machine]
         settings["schedule"] = "eager"  # until the test's function runs
         settings.pop("most", None)
     persona = settings.pop("persona")
-    machine = fakes.installed_machine()
-    if machine is None:
-        machine = fakes.install(persona, **settings)
-        failed = request.session.testsfailed
-        yield machine
-        untold = _untold(machine, request, failed)
-        machine.uninstall()
-        if untold is not None:
-            raise untold
-        return
-    if machine.persona.name != persona:
+    outer = fakes.installed_machine()
+    if outer is not None and outer.persona.name != persona:
         raise MachineInstalledError(
-            f"this process has the persona {machine.persona.name!r}; run tests for {persona!r} in another one"
+            f"this process has the persona {outer.persona.name!r}; run tests for {persona!r} in another one"
         )
-    before = machine.settings
-    machine.reset(**settings)
+    if outer is None:
+        machine = fakes.install(persona, **settings)
+    else:
+        machine, before = outer, outer.settings
+        machine.reset(**settings)
     failed = request.session.testsfailed
     yield machine
     untold = _untold(machine, request, failed)
-    if fakes.installed_machine() is machine:
+    if outer is None:
+        machine.uninstall()
+    elif fakes.installed_machine() is machine:
         machine.reset(
             devices=len(before.memories), memory=before.memories, schedule=before.schedule, seed=before.seed,
             detect_races=before.detect_races,

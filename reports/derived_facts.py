@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import conformance
-from conformance.clauses import CLAUSES, Tier
+from conformance.clauses import CLAUSES, tier_of
 from reports.model import SubjectName, TierName
 
 SUITE = Path(conformance.__file__).parent
@@ -62,11 +62,9 @@ def _declared(function: ast.FunctionDef) -> SuiteCheck:
     declarations = [call for name, call in named if name == "clause"]
     clauses = tuple(str(part.value) for call in declarations for part in call.args if isinstance(part, ast.Constant))
     given = {word.arg: ast.literal_eval(word.value) for call in declarations for word in call.keywords}
-    tiers = [CLAUSES[clause].tiers[0] for clause in clauses if clause in CLAUSES]
-    usual = max(tiers, key=lambda tier: tier.order, default=Tier.HOST)  # as in conformance/gating.py, which needs PyTorch
     return SuiteCheck(
         clauses=clauses,
-        tier=Tier(given.get("tier", usual)).value,
+        tier=tier_of([CLAUSES[clause] for clause in clauses if clause in CLAUSES], given.get("tier")).value,
         is_property=any(name == "given" for name, _ in named),
         share=float(given.get("examples", 1.0)),
     )
