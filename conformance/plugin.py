@@ -7,6 +7,8 @@ module. Loaded by `conformance/conftest.py` in a checkout and by `python -m conf
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +82,21 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker; open the journal of a worker."""
+    """Declare the marker; open the journal of a worker; have SIGTERM end a run as Ctrl-C does, with nothing left behind."""
     config.addinivalue_line("markers", "clause(*ids, tier, examples, shrinks): the contract clauses that a check covers")
     if SESSION in config.stash:
         config.stash[SESSION].journal = isolation.Journal.of_worker(config)
+    if not hasattr(config, "workerinput"):
+        config.add_cleanup(_end_on_sigterm_as_on_an_interrupt().close)
+
+
+def _end_on_sigterm_as_on_an_interrupt() -> contextlib.ExitStack:
+    """Until what is returned is closed; where the process has a handler of its own, that one stays."""
+    until_the_end = contextlib.ExitStack()
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        until_the_end.callback(signal.signal, signal.SIGTERM, signal.SIG_DFL)
+    return until_the_end
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

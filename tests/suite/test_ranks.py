@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from process_tree import descendants
 from suite_runner import SuiteRun
 
@@ -37,7 +38,8 @@ def test_one_rank_is_too_few(suite: Suite) -> None:
     assert {check["text"] for check in clause["checks"]} == {"needs two ranks; this run has 1 (--ranks)"}
 
 
-def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     run = subprocess.Popen(
         [sys.executable, "-m", "conformance", "--backend=fake-musa", "--no-isolate", "-q", "-k", "PGL-6", "-p", "no:xdist"],
         stdout=subprocess.DEVNULL,
@@ -51,7 +53,7 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
             assert run.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        run.send_signal(signal.SIGINT)
+        run.send_signal(number)
         assert run.wait(timeout=_LIMIT) == 2
     finally:
         run.kill()
