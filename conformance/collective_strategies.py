@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
+from conformance.backend_under_test import BackendUnderTest
 from conformance.programs.collective_program import REDUCING, ROOTED, Abilities, Step
+
+_SCHEDULES = ("eager", "lazy", "seeded", "directed")
+"""Every schedule of a simulated machine."""
 
 
 @st.composite
@@ -47,6 +52,13 @@ def steps(draw: st.DrawFn, abilities: Abilities, groups: Sequence[list[int]], na
     step["asynchronous"] = draw(st.booleans())
     step["hold"] = draw(st.integers(0, 2)) if step["asynchronous"] else 0
     return step
+
+
+def orders(backend: BackendUnderTest) -> st.SearchStrategy[dict[str, Any]]:
+    """An `order` of `conformance.rank_programs.simulated_order`: a real device has its own, and so has a run that was given one."""
+    if not backend.is_fake or backend.given_schedule:
+        return st.just({})
+    return st.fixed_dictionaries({"schedule": st.sampled_from(_SCHEDULES), "seed": st.integers(0, 999)})
 
 
 @st.composite

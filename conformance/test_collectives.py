@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from conformance.backend_under_test import BackendUnderTest
 from conformance.checking import clause, not_checkable, require, unsupported
 from conformance.collective_runs import abilities, against_model, both, host_abilities, require_model, run_on_ranks
-from conformance.collective_strategies import steps
+from conformance.collective_strategies import orders, steps
 from conformance.models.collectives import object_outputs
 from conformance.programs.collective_program import MOVING, REDUCING, families
 from conformance.rank_programs import collective_misuse as misuse_programs
@@ -80,21 +80,18 @@ def test_a_collective_gives_the_models_result(backend: BackendUnderTest, name: s
         unsupported(f"the transport's table has no {name}")
     groups = families(backend.ranks.size)
     drawn = data.draw(st.lists(steps(declared, groups, [name]), min_size=1, max_size=12))
-    run_on_ranks(backend, name, programs.run, against_model(groups, drawn), groups=groups, steps=drawn)
+    order = data.draw(orders(backend))
+    run_on_ranks(backend, name, programs.run, against_model(groups, drawn), groups=groups, steps=drawn, order=order)
 
 
-@clause("COL-2", tier="multi-rank", examples=0.06)
-@pytest.mark.parametrize("schedule", ["lazy", "seeded"])
+@clause("COL-2", tier="multi-rank", examples=0.2)
 @given(data=st.data())
-def test_an_asynchronous_collective_takes_its_place_on_streams(
-    backend: BackendUnderTest, schedule: str, data: st.DataObject
-) -> None:
+def test_an_asynchronous_collective_takes_its_place_on_streams(backend: BackendUnderTest, data: st.DataObject) -> None:
     """It starts behind the work of the stream that was current at issue, and the stream that waits sees its result."""
     stream = st.integers(0, 2)
     one = st.fixed_dictionaries({"issue": stream, "wait": stream, "additions": st.integers(1, 4)})
     rounds = data.draw(st.lists(one, min_size=1, max_size=4))
-    chosen = backend.given_schedule or schedule
-    seed = data.draw(st.integers(0, 999))
+    order = data.draw(orders(backend))
     total = sum(rank + 1 for rank in range(backend.ranks.size))
 
     def judge(found: list[Any]) -> None:
@@ -102,9 +99,9 @@ def test_an_asynchronous_collective_takes_its_place_on_streams(
             right = [drawn["additions"] * total]
             for rank, values in enumerate(found):
                 what = f"rank {rank}: after wait() the stream read {values[number]}; due was {right}"
-                require(values[number] == right, f"{what} (order: {chosen}, seed {seed})\n{drawn}")
+                require(values[number] == right, f"{what} \n{drawn}, {order}")
 
-    run_on_ranks(backend, "order", programs.ordered, judge, schedule=chosen, seed=seed, rounds=rounds)
+    run_on_ranks(backend, "order", programs.ordered, judge, rounds=rounds, order=order)
 
 
 @clause("COL-4", examples=0.1)

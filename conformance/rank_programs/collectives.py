@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from conformance.programs import collective_cells as cells
 from conformance.programs.collective_program import Step, inputs
+from conformance.rank_programs.simulated_order import order_of_work
 from conformance.ranks.rank_main import RankContext
 from harness.process_group import normalizer
 from harness.process_group.reloader import ProcessGroupReloader
@@ -57,10 +58,11 @@ def transport_alone(context: RankContext) -> str:
     return f"{kind}:gloo" if transport == "gloo" else transport
 
 
-def run(context: RankContext, groups: list[list[int]], steps: list[Step]) -> list[Any]:
-    """Each step's outputs on this rank, None where it is not in the group."""
+def run(context: RankContext, groups: list[list[int]], steps: list[Step], order: dict[str, Any]) -> list[Any]:
+    """Each step's outputs on this rank, None where it is not in the group; `order` is one of `order_of_work`."""
     made = [KEPT.group(context, ranks) for ranks in groups]
-    return run_steps(context, list(zip(groups, made, strict=True)), steps)
+    with order_of_work(context, order):
+        return run_steps(context, list(zip(groups, made, strict=True)), steps)
 
 
 def run_steps(context: RankContext, groups: Sequence[tuple[list[int], Any]], steps: Sequence[Step]) -> list[Any]:
@@ -224,10 +226,15 @@ def barrier(context: RankContext, ranks: list[int], late: int, asynchronous: boo
     return bool(store.check(["the late one comes"]))
 
 
-def reloading(context: RankContext, groups: list[list[int]], steps: list[Step]) -> list[Any]:
+def reloading(context: RankContext, groups: list[list[int]], steps: list[Step], order: dict[str, Any]) -> list[Any]:
     """As `run`, with groups that a step named `reload` destroys and rebuilds."""
     if dist.is_initialized():
         dist.destroy_process_group()
+    with order_of_work(context, order):
+        return _reloading(context, groups, steps)
+
+
+def _reloading(context: RankContext, groups: list[list[int]], steps: list[Step]) -> list[Any]:
     reloader = ProcessGroupReloader(None if context.device.type == "cpu" else context.accelerator)
     context.operation("init_process_group")
     reloader.init_process_group(
@@ -281,34 +288,35 @@ def mixed(context: RankContext, ranks: list[int], steps: list[Step], host: list[
     return {"results": found, "config": config, "backend": backend, "are_two": used["cpu"] is not used[kind]}
 
 
-def ordered(context: RankContext, schedule: str, seed: int, rounds: list[dict[str, Any]]) -> list[Any]:
+def ordered(context: RankContext, rounds: list[dict[str, Any]], order: dict[str, Any]) -> list[Any]:
     """Asynchronous sums issued behind work of one stream, and waited for on another; what that stream then reads.
 
-    On a simulated device work runs in the order of `schedule`. On a real one a long kernel comes first.
+    On a simulated device work runs in the `order`, one of `order_of_work`. On a real one a long kernel comes first.
     """
-    is_simulated = reset_simulated_machine(context, schedule, seed)
-    accelerator = context.accelerator
     group = KEPT.group(context, list(range(context.size)), transport_alone(context))
+    with order_of_work(context, order) as is_simulated:
+        streams = [context.accelerator.new_stream(context.own_device.index) for _ in range(3)]
+        return [_sum_between_streams(context, group, streams, one, busy=not is_simulated) for one in rounds]
+
+
+def _sum_between_streams(context: RankContext, group: Any, streams: list[Any], drawn: dict[str, Any], *, busy: bool) -> list[int]:
+    accelerator = context.accelerator
     index = context.own_device.index
-    streams = [accelerator.new_stream(index) for _ in range(3)]
-    found = []
-    for one in rounds:
-        context.operation(f"a sum issued on stream {one['issue']} and waited for on stream {one['wait']}")
-        values = torch.zeros(64, dtype=torch.int64, device=context.device)
-        accelerator.synchronize(index)
-        with accelerator.stream(streams[one["issue"]]):
-            if not is_simulated:
-                _keep_busy(context.device)
-            for _ in range(one["additions"]):
-                values += context.rank + 1
-            work: Any = dist.all_reduce(values, group=group, async_op=True)
-        with accelerator.stream(streams[one["wait"]]):
-            work.wait()
-            copy = values * 1
-            values.zero_()
-            found.append(sorted({int(value) for value in copy.cpu().tolist()}))
-        accelerator.synchronize(index)
-    reset_simulated_machine(context, "eager", 0)
+    context.operation(f"a sum issued on stream {drawn['issue']} and waited for on stream {drawn['wait']}")
+    values = torch.zeros(64, dtype=torch.int64, device=context.device)
+    accelerator.synchronize(index)
+    with accelerator.stream(streams[drawn["issue"]]):
+        if busy:
+            _keep_busy(context.device)
+        for _ in range(drawn["additions"]):
+            values += context.rank + 1
+        work: Any = dist.all_reduce(values, group=group, async_op=True)
+    with accelerator.stream(streams[drawn["wait"]]):
+        work.wait()
+        copy = values * 1
+        values.zero_()
+        found = sorted({int(value) for value in copy.cpu().tolist()})
+    accelerator.synchronize(index)
     return found
 
 
@@ -316,18 +324,3 @@ def _keep_busy(device: torch.device) -> None:
     busy = torch.ones(512, 512, device=device)
     for _ in range(20):
         busy = busy @ busy * 0.0
-
-
-def reset_simulated_machine(context: RankContext, schedule: str, seed: int) -> bool:
-    """Give a simulated machine another order of work; False on a real one."""
-    try:
-        import fakes
-    except ImportError:
-        return False
-    machine = fakes.installed_machine()
-    if machine is None:
-        return False
-    index = context.own_device.index
-    machine.reset(schedule=schedule, seed=seed)
-    context.accelerator.set_device(index)
-    return True
