@@ -141,7 +141,11 @@ class CollectiveWork(dist.Work):
 
 
 def issue_collective(collective: Collective, group: Any) -> CollectiveWork:
-    """Issue a collective on the stream that is current on its tensors' device."""
+    """Issue a collective on the stream that is current on its tensors' device.
+
+    Raises:
+        RuntimeError: the transport refused it, for instance because the ranks differ, or another one is gone.
+    """
     machine = current_machine()
     index = require_one_device(collective.name, collective.tensors)
     device = machine.open(index)
@@ -153,7 +157,11 @@ def issue_collective(collective: Collective, group: Any) -> CollectiveWork:
     transport = group._get_backend(device.torch_device)
 
     def start() -> None:
-        work._transfers, work._deliver = collective.start(transport)
+        try:
+            work._transfers, work._deliver = collective.start(transport)
+        except Exception as error:  # noqa: BLE001 - the transport's, for the caller: the device has done nothing wrong
+            work._error = error
+            return
         if machine.settings.schedule != "eager":
             for tensor in collective.writes:  # from here on until the results are there it may hold anything
                 undefined = room(tensor)
@@ -162,6 +170,8 @@ def issue_collective(collective: Collective, group: Any) -> CollectiveWork:
 
     ticket = issue(start, collective.reads, collective.writes, stream, name=f"{collective.name}: start")
     machine.scheduler.run(ticket)
+    if work._error is not None:
+        raise work._error
     device.outstanding_collectives.append(work)
     return work
 

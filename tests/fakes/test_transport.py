@@ -146,8 +146,14 @@ def test_messages_cross_without_waiting_for_each_other(ranks: LocalRankPool) -> 
     assert ranks.run(f"{_RANKS}:crossing") == [[2.0], [0.0], [1.0]]
 
 
-def test_a_disagreement_between_ranks_is_found_when_asked_for(ranks: LocalRankPool) -> None:
-    assert all("all_reduce" in text or "ALLREDUCE" in text for text in ranks.run(f"{_RANKS}:disagreement"))
+@pytest.mark.parametrize("schedule", ["eager", "lazy"])
+def test_a_disagreement_between_ranks_is_found_when_asked_for_and_no_fault_of_the_device(
+    ranks: LocalRankPool, schedule: str
+) -> None:
+    for text, afterwards in ranks.run(f"{_RANKS}:disagreement", schedule=schedule):
+        assert "ALLREDUCE" in text
+        assert "of no use" not in text
+        assert afterwards == [2.0]
 
 
 def test_a_rank_that_does_not_come_ends_the_wait_of_the_others(ranks: LocalRankPool) -> None:

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
+from conformance.rank_programs.simulated_order import order_of_work
 from conformance.ranks.rank_main import RankContext
 
 
@@ -54,19 +55,22 @@ def crossing(context: RankContext) -> Any:
     return received.tolist()
 
 
-def disagreement(context: RankContext) -> str:
-    """The error of a collective for which ranks bring different shapes."""
+def disagreement(context: RankContext, schedule: str) -> list[Any]:
+    """The error of a collective for which ranks bring different shapes, and what the device computes afterwards."""
     context.world()
     before = c10d.get_debug_level()
     c10d.set_debug_level(c10d.DebugLevel.DETAIL)
+    text = "nothing was raised"
     try:
-        group = dist.new_group([0, 1, 2], backend="mccl", timeout=timedelta(seconds=3))
-        dist.all_reduce(torch.ones(2 + context.rank, device=context.own_device), group=group)
-    except RuntimeError as error:
-        return str(error)
+        with order_of_work(context, {"schedule": schedule, "seed": 0}):
+            group = dist.new_group([0, 1, 2], backend="mccl", timeout=timedelta(seconds=3))
+            try:
+                dist.all_reduce(torch.ones(2 + context.rank, device=context.own_device), group=group)
+            except RuntimeError as error:
+                text = str(error)
+            return [text, (_tensor(context, 1) + 1).tolist()]
     finally:
         c10d.set_debug_level(before)
-    return "nothing was raised"
 
 
 def absent(context: RankContext) -> str:
