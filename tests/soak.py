@@ -1,4 +1,4 @@
-"""Runs part of the suite many times in a row, each time with another seed, and stops at the first run that does not pass.
+"""Runs part of the suite many times in a row, each time with another seed, and stops at the first run that does not pass or leaves a file.
 
 For: `tox -e soak`, which looks for what fails once in a hundred times. Usage: `python tests/soak.py RUNS [option of the suite]...`.
 The numbers that were really run are in docs/soak.md.
@@ -6,10 +6,14 @@ The numbers that were really run are in docs/soak.md.
 
 from __future__ import annotations
 
+import os
 import resource
+import shlex
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 
 def main(arguments: list[str]) -> int:
@@ -18,16 +22,21 @@ def main(arguments: list[str]) -> int:
     started, code = time.monotonic(), 0
     for seed in range(runs):
         command = [sys.executable, "-m", "conformance", *options, f"--hypothesis-seed={seed}", "-q"]
-        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        code = run.returncode
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, "TMPDIR": folder}
+            run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=environment)
+            left = [path.name for path in Path(folder).iterdir() if not path.name.startswith("pytest-of-")]  # pytest keeps its own
+        code = run.returncode or int(bool(left))
         if code != 0:
             sys.stdout.write(run.stdout)
-            sys.stdout.write(f"run {seed + 1} of {runs} failed: {' '.join(command)}\n")
+            sys.stdout.write(f"run {seed + 1} of {runs} failed, and left {left or 'no file'}: {shlex.join(command)}\n")
             return code
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        now = time.monotonic()
         sys.stdout.write(
-            f"{seed + 1} of {runs} runs passed; {time.monotonic() - started:.0f} s, of which {used.ru_utime + used.ru_stime:.0f} s of CPU "
-            "time\n"
+            f"{seed + 1} of {runs} runs passed, this one in {now - began:.0f} s; {now - started:.0f} s in all, and "
+            f"{used.ru_utime + used.ru_stime:.0f} s of CPU time\n"
         )
         sys.stdout.flush()
     return code
