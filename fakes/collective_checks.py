@@ -5,6 +5,7 @@ For: the arguments of one rank's call. Not for: disagreements between ranks, whi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -107,3 +108,21 @@ def require_equal_dtypes(label: str, tensors: Sequence[DeviceTensor]) -> None:
     dtypes = sorted({str(tensor.dtype) for tensor in tensors})
     if len(dtypes) > 1:
         raise TypeError(f"{label}: all tensors must have one dtype, and these have {', '.join(dtypes)}")
+
+
+def split_bytes(label: str, tensor: DeviceTensor, splits: Sequence[int], size: int) -> list[int]:
+    """How many bytes go to each rank.
+
+    Raises:
+        ValueError: the splits do not add up, or the rows cannot be cut equally.
+    """
+    rows = tensor.shape[0] if tensor.dim() else 1
+    row = math.prod(tensor.shape[1:]) * tensor.dtype.itemsize
+    if not splits:
+        if rows % size:
+            raise ValueError(f"{label}: {rows} rows cannot be split equally among {size} ranks; give the sizes of the splits")
+        return [rows // size * row] * size
+    require_count(label, "split sizes", len(splits), size)
+    if sum(splits) != rows or min(splits) < 0:
+        raise ValueError(f"{label}: split sizes {list(splits)} add up to {sum(splits)}, and the tensor has {rows} rows")
+    return [count * row for count in splits]

@@ -10,7 +10,6 @@ not reduced travels as bytes, so that every dtype of the persona can.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +18,8 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as c10d
 
-from fakes.collective_checks import checked, refuse_reduction, require_count, require_elements, require_equal_dtypes
+from fakes.collective_checks import checked, refuse_reduction, require_count, require_elements, require_equal_dtypes, split_bytes
+from fakes.collective_reductions import finished, gloo_reduction, reduction_name, values_to_reduce
 from fakes.tensor import DeviceTensor, host_tensor
 
 _UNSET = -1
@@ -88,36 +88,6 @@ def _nothing() -> None:
     pass
 
 
-# Reductions -------------------------------------------------------------------------------------------------------------------
-
-
-def reduction_name(reduce_op: Any) -> str:
-    """`SUM`, `MAX`, …"""
-    return str(c10d.ReduceOp.RedOpType(reduce_op.op()).name)
-
-
-def values_to_reduce(tensor: DeviceTensor) -> torch.Tensor:
-    """A copy of a tensor's values, flat; truth values as bytes."""
-    return as_reducible(host_tensor(tensor).reshape(-1).clone())
-
-
-def as_reducible(values: torch.Tensor) -> torch.Tensor:
-    """Values in a dtype that gloo reduces."""
-    return values.view(torch.uint8) if values.dtype == torch.bool else values
-
-
-def gloo_reduction(name: str, dtype: torch.dtype) -> Any:
-    """The reduction that gloo has for one of the device's."""
-    if dtype == torch.bool:
-        return {"SUM": c10d.ReduceOp.MAX, "MAX": c10d.ReduceOp.MAX, "PRODUCT": c10d.ReduceOp.MIN, "MIN": c10d.ReduceOp.MIN}[name]
-    return c10d.ReduceOp.SUM if name == "AVG" else getattr(c10d.ReduceOp, name)
-
-
-def finished(values: torch.Tensor, name: str, size: int) -> torch.Tensor:
-    """What is left to do once gloo has reduced."""
-    return values / size if name == "AVG" else values
-
-
 # Collectives ------------------------------------------------------------------------------------------------------------------
 
 
@@ -183,18 +153,28 @@ def all_gather(group: Any, outputs: Any, inputs: Any, timeout: int) -> Collectiv
     for source, listed in zip(sources, targets, strict=True):
         require_count("all_gather", "outputs", len(listed), group.size())
         require_equal_dtypes("all_gather", (source, *listed))
-        for target in listed:
-            require_elements("all_gather", target, source.numel())
+        require_elements("all_gather", listed[group.rank()], source.numel())
 
     def start(transport: Any) -> tuple[list[Any], Delivery]:
         works, pairs = [], []
         for source, listed in zip(sources, targets, strict=True):
             parts = [room(target) for target in listed]
-            works.append(transport.allgather([parts], [taken(source)], options(c10d.AllgatherOptions, timeout)))
+            works += gather_parts(transport, parts, taken(source), group.rank(), timeout)
             pairs += list(zip(listed, parts, strict=True))
         return works, _delivering(pairs)
 
     return Collective("all_gather", sources, tuple(one for listed in targets for one in listed), start)
+
+
+def gather_parts(transport: Any, parts: list[torch.Tensor], own: torch.Tensor, rank: int, timeout: int) -> list[Any]:
+    """Fill the parts of all ranks; one broadcast a rank where they differ in size, as NCCL does, which gloo's gathering cannot."""
+    if len({part.numel() for part in parts}) == 1:
+        return [transport.allgather([parts], [own], options(c10d.AllgatherOptions, timeout))]
+    parts[rank].copy_(own)
+    roots = enumerate(parts)
+    return [
+        transport.broadcast([part], options(c10d.BroadcastOptions, timeout, rootRank=root, rootTensor=0)) for root, part in roots
+    ]
 
 
 def all_gather_coalesced(group: Any, outputs: Any, inputs: Any, timeout: int) -> Collective:
@@ -233,9 +213,9 @@ def reduce_scatter(group: Any, outputs: Any, inputs: Any, reduce_op: Any, timeou
     for target, listed in zip(targets, sources, strict=True):
         require_count("reduce_scatter", "inputs", len(listed), group.size())
         require_equal_dtypes("reduce_scatter", (target, *listed))
-        for source in listed:
-            require_elements("reduce_scatter", source, target.numel())
-    return _reducing_and_cutting("reduce_scatter", group, targets, sources, name, timeout)
+        require_elements("reduce_scatter", target, listed[group.rank()].numel())
+    sizes = [[source.numel() for source in listed] for listed in sources]
+    return _reducing_and_cutting("reduce_scatter", group, targets, sources, sizes, name, timeout)
 
 
 def reduce_scatter_tensor(group: Any, outputs: Any, inputs: Any, reduce_op: Any, timeout: int) -> Collective:
@@ -248,13 +228,14 @@ def reduce_scatter_tensor(group: Any, outputs: Any, inputs: Any, reduce_op: Any,
     for target, source in zip(targets, sources, strict=True):
         require_equal_dtypes("reduce_scatter_tensor", (target, source))
         require_elements("reduce_scatter_tensor", source, target.numel() * group.size())
-    return _reducing_and_cutting("reduce_scatter_tensor", group, targets, [(source,) for source in sources], name, timeout)
+    sizes = [[target.numel()] * group.size() for target in targets]
+    return _reducing_and_cutting("reduce_scatter_tensor", group, targets, [(source,) for source in sources], sizes, name, timeout)
 
 
-def slice_of_rank(values: torch.Tensor, rank: int, size: int) -> torch.Tensor:
-    """A rank's equal part of a flat tensor."""
-    share = values.numel() // size
-    return values[rank * share : (rank + 1) * share]
+def slice_of_rank(values: torch.Tensor, sizes: Sequence[int], rank: int) -> torch.Tensor:
+    """A rank's part of a flat tensor; `sizes` are the numbers of elements of all parts."""
+    start = sum(sizes[:rank])
+    return values[start : start + sizes[rank]]
 
 
 def _reducing_and_cutting(
@@ -262,9 +243,12 @@ def _reducing_and_cutting(
     group: Any,
     targets: tuple[DeviceTensor, ...],
     sources: Sequence[tuple[DeviceTensor, ...]],
+    all_sizes: Sequence[list[int]],
     name: str,
     timeout: int,
 ) -> Collective:
+    """`all_sizes` are the numbers of elements that each rank gets, for every target."""
+
     def start(transport: Any) -> tuple[list[Any], Delivery]:
         works, staged = [], []
         for target, listed in zip(targets, sources, strict=True):
@@ -274,8 +258,8 @@ def _reducing_and_cutting(
             staged.append(values)
 
         def delivery() -> None:
-            for target, values in zip(targets, staged, strict=True):
-                own = slice_of_rank(values, group.rank(), group.size())
+            for target, values, sizes in zip(targets, staged, all_sizes, strict=True):
+                own = slice_of_rank(values, sizes, group.rank())
                 deliver(target, finished(own, name, group.size()).to(values.dtype).contiguous())
 
         return works, delivery
@@ -302,24 +286,6 @@ def all_to_all_single(
 def exchange(transport: Any, output: torch.Tensor, source: torch.Tensor, received: list[int], sent: list[int], timeout: int) -> Any:
     """Send each rank its bytes."""
     return transport.alltoall_base(output, source, received, sent, options(c10d.AllToAllOptions, timeout))
-
-
-def split_bytes(label: str, tensor: DeviceTensor, splits: Sequence[int], size: int) -> list[int]:
-    """How many bytes go to each rank.
-
-    Raises:
-        ValueError: the splits do not add up, or the rows cannot be cut equally.
-    """
-    rows = tensor.shape[0] if tensor.dim() else 1
-    row = math.prod(tensor.shape[1:]) * tensor.dtype.itemsize
-    if not splits:
-        if rows % size:
-            raise ValueError(f"{label}: {rows} rows cannot be split equally among {size} ranks; give the sizes of the splits")
-        return [rows // size * row] * size
-    require_count(label, "split sizes", len(splits), size)
-    if sum(splits) != rows or min(splits) < 0:
-        raise ValueError(f"{label}: split sizes {list(splits)} add up to {sum(splits)}, and the tensor has {rows} rows")
-    return [count * row for count in splits]
 
 
 def all_to_all(group: Any, outputs: Any, inputs: Any, timeout: int) -> Collective:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from fakes import collective_checks, collective_work, transport
 from fakes import collective_kernels as kernels
-from fakes import collective_work, transport
 from fakes.collective_kernels import Collective
 from fakes.faults.fault import Fault
 from fakes.machine import Machine
@@ -119,7 +119,7 @@ def _any_size(patches: Patches) -> None:
 
 
 def _any_splits(patches: Patches) -> None:
-    right = kernels.split_bytes
+    right = collective_checks.split_bytes
 
     def split_bytes(label: str, tensor: Any, splits: Sequence[int], size: int) -> list[int]:
         rows = tensor.shape[0] if tensor.dim() else 1

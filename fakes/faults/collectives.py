@@ -283,7 +283,7 @@ _TABLE: tuple[tuple[str, tuple[str, ...], str, Callable[[Patches], None]], ...] 
         "col-reduce-scatter-next-slice",
         ("COL-1",),
         "A rank gets its neighbour's part of a reduction.",
-        _kernel("slice_of_rank", lambda right: lambda values, rank, size: right(values, (rank + 1) % size, size)),
+        _kernel("slice_of_rank", lambda right: lambda values, sizes, rank: right(values, sizes, (rank + 1) % len(sizes))),
     ),
     (
         "col-all-to-all-keeps-own",

@@ -167,3 +167,11 @@ def test_collectives_on_the_same_tensor_follow_each_other(ranks: LocalRankPool) 
 
 def test_sources_are_ranks_of_the_job(ranks: LocalRankPool) -> None:
     assert ranks.run(f"{_RANKS}:any_source") == [None, [2, 7.0], None]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("schedule", ["eager", "lazy"])
+def test_parts_of_unequal_sizes(ranks: LocalRankPool, schedule: str, asynchronous: bool) -> None:
+    found = ranks.run(f"{_RANKS}:unequal_parts", schedule=schedule, asynchronous=asynchronous)
+    gathered = [[0.0], [], [2.0, 2.0, 2.0]]
+    assert found == [[gathered, [0.0]], [gathered, []], [gathered, [0.0, 3.0, 6.0]]]

@@ -104,3 +104,22 @@ def any_source(context: RankContext) -> Any:
         return None
     received = _tensor(context, 0)
     return [dist.recv(received), *received.tolist()]
+
+
+def unequal_parts(context: RankContext, schedule: str, asynchronous: bool) -> Any:
+    """Gathered parts of one, none and three elements, and the own part of their sums."""
+    context.world()
+    sizes = [1, 0, 3]
+    with order_of_work(context, {"schedule": schedule, "seed": 0}):
+        gathered = [torch.full((size,), -1.0, device=context.own_device) for size in sizes]
+        own = torch.full((sizes[context.rank],), float(context.rank), device=context.own_device)
+        summed = torch.zeros_like(own)
+        parts = [torch.arange(float(size), device=context.own_device) for size in sizes]
+        works: list[Any] = [
+            dist.all_gather(gathered, own, async_op=asynchronous),
+            dist.reduce_scatter(summed, parts, async_op=asynchronous),
+        ]
+        for work in works:
+            if work is not None:
+                work.wait()
+        return [[part.tolist() for part in gathered], summed.tolist()]
