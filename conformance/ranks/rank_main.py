@@ -26,6 +26,8 @@ COLLECTIVE_TIMEOUT = timedelta(seconds=6)
 """How long a collective waits for other ranks before it raises, where none is meant to fail."""
 FAILURE_TIMEOUT = timedelta(seconds=3)
 """The same where one is meant to fail."""
+SLOW_TIMEOUT = timedelta(seconds=20)
+"""The same where one is late, and is to be waited for."""
 GRACE = timedelta(seconds=10)
 """How long after the timeout every rank must have noticed that another one failed (PGL-9)."""
 OPERATION_LIMIT = 500
