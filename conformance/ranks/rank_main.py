@@ -29,6 +29,7 @@ FAILURE_TIMEOUT = timedelta(seconds=3)
 GRACE = timedelta(seconds=10)
 """How long after the timeout every rank must have noticed that another one failed (PGL-9)."""
 OPERATION_LIMIT = 500
+_TEXT_LIMIT = 20_000
 
 
 class RankContext:
@@ -135,9 +136,16 @@ def serve(request: dict[str, Any], connection: socket.socket, operation_file: in
         lease_devices=request["lease_devices"],
         epoch=request["epoch"],
     )
+    process = os.getpid()
     with connection, connection.makefile("rb") as requests:
         for line in requests:
-            connection.sendall(json.dumps(run(context, json.loads(line))).encode() + b"\n")
+            answer = run(context, json.loads(line))
+            if os.getpid() != process:  # only one may answer
+                print(
+                    f"process {os.getpid()}, which the program forked, came out of it: {answer.get('text', 'no error')}", flush=True
+                )
+                os._exit(1)
+            connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def run(context: RankContext, request: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +158,14 @@ def run(context: RankContext, request: dict[str, Any]) -> dict[str, Any]:
         value = getattr(importlib.import_module(module), function)(context, **request["arguments"])
         json.dumps(value)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is this rank's answer
-        text = "".join(traceback.format_exception(error))
-        return {"how": "raised", "text": text, "error": type(error).__name__, "message": str(error)}
+        described = traceback.TracebackException.from_exception(error)  # unlike `str`, it takes an error that cannot say what it is
+        text, message = _shortened("".join(described.format())), _shortened(str(described))
+        return {"how": "raised", "text": text, "error": type(error).__name__, "message": message}
     return {"how": "value", "value": value}
+
+
+def _shortened(text: str) -> str:
+    half = _TEXT_LIMIT // 2
+    if len(text) <= _TEXT_LIMIT:
+        return text
+    return f"{text[:half]} [{len(text) - 2 * half} characters left out] {text[-half:]}"
