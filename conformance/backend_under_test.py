@@ -106,13 +106,12 @@ class BackendUnderTest:
         limit = self._choice.devices
         return count if limit is None else min(count, limit)
 
-    def normalizer(self, backend: str, accelerator: Accelerator) -> str:
-        """What the normalizer under test makes of a backend string: the reference's, or the one that `--normalizer` named."""
+    @property
+    def normalizer(self) -> Callable[[str, Accelerator], str]:
+        """The normalizer under test, of a backend string for an accelerator: the reference's, or the one that `--normalizer` named."""
         from harness.process_group import normalizer
 
-        function = self._normalizer or normalizer.normalize_backend
-        answer: str = function(backend, accelerator)
-        return answer
+        return self._normalizer or normalizer.normalize_backend
 
     @property
     def command(self) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 from conformance.errors import BackendNameError, FactoryError, OptionError
@@ -201,23 +203,54 @@ def fault_ends_process(fault_id: str) -> bool:
     return CATALOGUE[fault_id].ends_process
 
 
+_CALLABLES: Mapping[str, tuple[tuple[str, ...] | None, str]] = MappingProxyType(
+    {
+        "--accelerator": ((), "a factory that needs no arguments, for example my_backend.adapter:make_accelerator"),
+        "--aligner": (None, "an alignment function, for example my_framework.routing:align_routed_experts"),
+        "--normalizer": (
+            ("backend", "accelerator"),
+            "a function(backend, accelerator) -> backend, for example my_framework.names:normalize_backend",
+        ),
+    }
+)
+"""What an option names: the arguments that it is called with (None: its caller finds out), and what it is in words."""
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """A callable's signature, where it has one that Python can tell."""
+    try:
+        return inspect.signature(function)
+    except (ValueError, TypeError):
+        return None
+
+
 def load_callable(path: str, option: str) -> Callable[..., Any]:
     """The callable that `package.module:attribute` names.
 
     Raises:
-        FactoryError: the text has another shape, the module cannot be imported, or the attribute is missing or not callable.
+        FactoryError: the text has another shape, the module cannot be imported, or the attribute is missing, not callable or takes other
+            arguments.
     """
+    arguments, due = _CALLABLES[option]
+    expected = f"expected package.module:attribute of {due}"
     module_name, colon, attribute = path.partition(":")
     if not (module_name and colon and attribute):
-        raise FactoryError(f"{option}={path}: expected package.module:attribute, for example my_backend.adapter:make_accelerator")
+        raise FactoryError(f"{option}={path}: {expected}")
     try:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
     except Exception as error:
-        raise FactoryError(f"{option}={path}: {type(error).__name__}: {error}") from error
+        where = "; modules are looked for in this folder and on PYTHONPATH" if isinstance(error, ModuleNotFoundError) else ""
+        raise FactoryError(f"{option}={path}: {type(error).__name__}: {error}; {expected}{where}") from error
     if not callable(found):
-        raise FactoryError(f"{option}={path}: {attribute} is a {type(found).__name__}, which cannot be called")
+        raise FactoryError(f"{option}={path}: {attribute} is of type {type(found).__name__} and cannot be called; {expected}")
+    signature = _signature(found)
+    if arguments is not None and signature is not None:
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            raise FactoryError(f"{option}={path}: {attribute}{signature} cannot be called so: {error}; {expected}") from error
     return found  # type: ignore[no-any-return]
 
 

@@ -66,6 +66,11 @@ class Clause:
         """The letters before the number: `DEV` of `DEV-3`."""
         return self.id.partition("-")[0]
 
+    @property
+    def has_check(self) -> bool:
+        """Whether this version of the suite has a check for it, in a run or not."""
+        return not {self.id, self.area} & contract_text.NOT_YET_CHECKED
+
 
 @dataclass(frozen=True)
 class Area:

@@ -111,8 +111,13 @@ def assemble(
 
 
 def _outcome_of_clause(clause_id: str, records: list[CheckRecord]) -> Outcome:
-    """The clause's outcome. A check that needs more than its clause does, and could not run here, does not count: where a clause is for
-    one device, a host with one device can meet it."""
+    """The clause's outcome; not run where its checks were not even collected.
+
+    A check that needs more than its clause does, and could not run here, does not count: where a clause is for one device, a host with one
+    device can meet it.
+    """
+    if not records and CLAUSES[clause_id].has_check:
+        return Outcome.NOT_RUN
     own_tier = max(tier.order for tier in CLAUSES[clause_id].tiers)
     counted = [record for record in records if record.outcome != Outcome.NOT_RUN.value or Tier(record.tier).order <= own_tier]
     return combine(Outcome(record.outcome) for record in counted or records)

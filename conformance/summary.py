@@ -33,6 +33,7 @@ _RARE_COLUMNS = {
     Outcome.WAIVED: "waived",
 }
 _TITLE_WIDTH = 40
+_NOT_COLLECTED = "none of its checks was collected"
 
 
 def header(session: SuiteSession) -> list[str]:
@@ -93,6 +94,8 @@ def _write_reasons(reporter: pytest.TerminalReporter, results: RunResults) -> No
         replays: dict[str, str] = {}
         for clause_id, result in results.clauses.items():
             if result.outcome in outcomes:
+                if outcomes == (Outcome.NOT_RUN,) and not result.checks:
+                    reasons.setdefault(_NOT_COLLECTED, []).append(clause_id)
                 for check in result.checks:
                     if Outcome(check.outcome) in outcomes:
                         reason = _reason(check)
@@ -102,7 +105,7 @@ def _write_reasons(reporter: pytest.TerminalReporter, results: RunResults) -> No
             reporter.write_line(f"{heading}:")
         for reason, clause_ids in reasons.items():
             reporter.write_line(f"  {_ranges(clause_ids)}: {reason}")
-            if replays[reason]:
+            if replays.get(reason):
                 reporter.write_line(f"    again: {replays[reason]}")
 
 

@@ -10,6 +10,8 @@ import pytest
 import conformance
 from conformance import contract_text
 from conformance.clauses import AREAS, CLAUSES, Clause, UnknownClauseError, get_clause
+from conformance.outcomes import Outcome
+from conformance.recording import assemble
 from fakes.faults import CATALOGUE
 from harness.accelerator.capabilities import Capability
 from reports.contract_document import render_contract
@@ -53,7 +55,7 @@ def test_every_check_names_a_clause() -> None:
 def test_every_clause_has_a_check_or_is_marked() -> None:
     checked = {clause_id for clause_ids in _checks().values() for clause_id in clause_ids}
     unchecked = {clause_id for clause_id in CLAUSES if clause_id not in checked}
-    marked = {clause.id for clause in CLAUSES.values() if {clause.id, clause.area} & contract_text.NOT_YET_CHECKED}
+    marked = {clause.id for clause in CLAUSES.values() if not clause.has_check}
     assert unchecked == marked
     assert {*CLAUSES, *AREAS} >= contract_text.NOT_YET_CHECKED
 
@@ -81,3 +83,10 @@ def test_the_contract_document_is_rendered_from_the_data() -> None:
 def test_an_unknown_clause_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownClauseError, match="no clause 'DVE-1' in the contract; the nearest id is DEV-1"):
         get_clause("DVE-1")
+
+
+def test_a_clause_whose_checks_were_not_collected_was_not_run() -> None:
+    results = assemble({}, {}, {}, True)
+    outcomes = {clause.id: results.clauses[clause.id].outcome for clause in CLAUSES.values()}
+    assert {outcomes[clause.id] for clause in CLAUSES.values() if clause.has_check} == {Outcome.NOT_RUN}
+    assert {outcomes[clause.id] for clause in CLAUSES.values() if not clause.has_check} == {Outcome.NOT_YET_CHECKED}

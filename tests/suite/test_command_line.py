@@ -34,7 +34,12 @@ _CPU = "--backend=cpu"
         (["--accelerator=nocolon"], "--accelerator=nocolon: expected package.module:attribute"),
         (["--accelerator=no_such_module:make"], "ModuleNotFoundError: No module named 'no_such_module'"),
         (["--accelerator=json:nothing"], "AttributeError: module 'json' has no attribute 'nothing'"),
-        (["--accelerator=json:__name__"], "__name__ is a str, which cannot be called"),
+        (["--accelerator=json:__name__"], "__name__ is of type str and cannot be called"),
+        (["--accelerator=json:loads"], "missing a required argument: 's'; expected package.module:attribute of a factory"),
+        (
+            [_CPU, "--normalizer=json:dumps"],
+            "too many positional arguments; expected package.module:attribute of a function(backend,",
+        ),
         (["--accelerator=strange_accelerators:raises"], "the factory raised RuntimeError: no licence"),
         (["--accelerator=strange_accelerators:returns_none"], "the factory returned None"),
         (["--backend=musa", "--require-device"], "--require-device: no device: there is no torch.musa"),

@@ -15,10 +15,11 @@ def exact_word(backend: str, accelerator: object) -> str:
 
 
 def test_another_normalizer_is_judged(suite: Callable[..., SuiteRun]) -> None:
-    run = suite("--backend=cpu", f"--normalizer={__name__}:exact_word", "--examples=30", "-k", "PGN-1 or PGN-2 or PGN-8")
+    run = suite("--backend=cpu", f"--normalizer={__name__}:exact_word", "--examples=30", "-k", "PGN-1 or PGN-2 or PGN-6 or PGN-8")
     outcomes = run.outcomes()
     assert (outcomes["PGN-1"], outcomes["PGN-2"], outcomes["PGN-8"]) == ("fail", "fail", "pass"), run.output
     assert f"--normalizer={__name__}:exact_word" in run.output
+    assert "exact_word('', <harness.accelerator.generic.GenericAccelerator object>) was accepted" in run.output
 
 
 def test_a_right_one_passes(suite: Callable[..., SuiteRun]) -> None:
