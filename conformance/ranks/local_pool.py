@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from conformance.backends import FAKE_PREFIX
-from conformance.ranks.pool import DIED, RAISED, STALLED, VALUE, RankEnd, RankPool, program_path
+from conformance.ranks.pool import DIED, STALLED, VALUE, RankEnd, RankPool, program_path
 from conformance.ranks.server import SIMULATED, RankServer
 from conformance.ranks.store_server import start_store
 

@@ -169,8 +169,8 @@ def test_answers_of_an_example_that_was_interrupted_are_not_taken_for_the_next_o
 def test_ranks_that_could_not_be_started_are_no_ranks(pool: LocalRankPool, monkeypatch: pytest.MonkeyPatch) -> None:
     pool.end_ranks()
     with monkeypatch.context() as patch:
-        patch.setattr(pool.server, "start", lambda *_: [][0])
-        with pytest.raises(IndexError):
+        patch.setattr(pool.server, "start", lambda *_: next(iter(())))
+        with pytest.raises(StopIteration):
             pool.run(programs.all_reduce, value=1)
     assert pool.run(programs.all_reduce, value=1) == [6] * 3
 
