@@ -65,7 +65,7 @@ def _require_good_end(end: RankEnd, event: str, failing: int, how: str, size: in
     if end.how == DIED and how != "slow":  # a transport's own watchdog may end it
         require(end.log.strip(), f"{what} ended without a word ({end.text})")
         return
-    require(end.how == VALUE, f"{event}, and {end.headline}")
+    require(end.how == VALUE, f"{event}, and {end.headline}\n{end.described()}")
     answer = end.value
     if how == "slow":
         require(answer["error"] is None, f"{what} raised although nobody failed: {answer['error']}")
