@@ -148,11 +148,13 @@ def shown_by(error: BaseException) -> dict[str, Any]:
 
 
 def falsifying_example(error: BaseException) -> str:
-    """The smallest failing example that Hypothesis noted on an exception; empty where it noted none."""
-    for note in getattr(error, "__notes__", ()):
+    """The smallest failing example that Hypothesis noted on an exception, with what it drew on the way; empty where it noted none."""
+    notes = getattr(error, "__notes__", ())
+    for note in notes:
         start = _NOTE_START.match(note)
         if start is not None:
-            return "\n".join(line for line in note[start.end() :].splitlines() if not line.strip().startswith("backend=<"))
+            arguments = [line for line in note[start.end() :].splitlines() if not line.strip().startswith("backend=<")]
+            return "\n".join([*arguments, *(drawn for drawn in notes if drawn.startswith("Draw "))])
     return ""
 
 

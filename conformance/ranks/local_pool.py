@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -19,14 +20,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from conformance.backends import FAKE_PREFIX
-from conformance.ranks.pool import DIED, RAISED, STALLED, USUAL_GRACE, VALUE, RankEnd, RankPool, program_path
+from conformance.ranks.pool import DIED, STALLED, USUAL_GRACE, VALUE, RankEnd, RankPool, program_path
 from conformance.ranks.server import SIMULATED, RankServer
 from conformance.ranks.store_server import start_store
 
 _STACK_LIMIT = 2.0  # seconds for a stalled rank to write its stack
 _LOG_LINES = 15
+_LOG_BYTES = 1 << 16
 _THIS_HOST = "127.0.0.1"
-_STACK_HEADS = ("Thread 0x", "Current thread 0x")
+_STACK = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ [^\n]*\(most recent call first\):\n(?:  [^\n]*\n)*\n?")
+"""What `faulthandler` writes of a thread, on a signal or as the process dies of one."""
 
 
 class _Rank:
@@ -38,7 +41,8 @@ class _Rank:
         self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the rank
         self.operation: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = 0
-        self.received = b""
+        self.received = bytearray()
+        self._example_log = 0
 
     def descriptors(self) -> list[int]:
         return [self.theirs.fileno(), self.log.fileno(), self.operation.fileno()]
@@ -47,8 +51,29 @@ class _Rank:
         for resource in (self.connection, self.theirs, self.log, self.operation):
             resource.close()
 
+    def begin_example(self) -> None:
+        """What the log has until here is of earlier examples."""
+        self._example_log = self.size_of_log()
+
+    def size_of_log(self) -> int:
+        return os.fstat(self.log.fileno()).st_size
+
     def text_of_log(self) -> str:
-        return os.pread(self.log.fileno(), 1 << 20, 0).decode(errors="replace")
+        """The end of what this example wrote."""
+        start = max(self._example_log, self.size_of_log() - _LOG_BYTES)
+        return os.pread(self.log.fileno(), _LOG_BYTES, start).decode(errors="replace")
+
+    def stack_since(self, start: int) -> str:
+        """The Python stacks that were written to the log from a size of it on."""
+        return "".join(_STACK.findall(os.pread(self.log.fileno(), _LOG_BYTES, start).decode(errors="replace")))
+
+    def is_stopped(self) -> bool:
+        """Whether a signal stopped the process, so that it can answer nothing; where the system says so."""
+        try:
+            with open(f"/proc/{self.process}/stat", errors="replace") as stat:
+                return stat.read().rpartition(")")[2].split()[0] == "T"
+        except OSError:
+            return False
 
     def text_of_operation(self) -> str:
         return os.pread(self.operation.fileno(), 4096, 0).decode(errors="replace").strip("\0 ")
@@ -111,11 +136,18 @@ class LocalRankPool(RankPool):
         if not self._ranks:
             self._start_ranks()
         line = json.dumps({"program": program_path(program), "arguments": arguments}).encode() + b"\n"
-        for rank in self._ranks:
-            with contextlib.suppress(OSError):  # a rank that is gone is found when its answer is due
-                rank.connection.sendall(line)
-        answers = self._collect(timeout, grace, cancel)
+        try:
+            for rank in self._ranks:
+                rank.connection.settimeout(timeout)
+                with contextlib.suppress(OSError):  # a rank that is gone or stopped is found when its answer is due
+                    rank.connection.sendall(line)
+            answers = self._collect(timeout, grace, cancel)
+        except BaseException:  # of a signal handler, say: what these ranks answer later must not be taken for the next example's
+            self.end_ranks()
+            raise
         if len(answers) == len(self._ranks) and all(answer["how"] == VALUE for answer in answers.values()):
+            for rank in self._ranks:
+                rank.begin_example()
             return [RankEnd(rank.number, VALUE, answers[rank.number]["value"]) for rank in self._ranks]
         return self._end_ranks(answers)
 
@@ -133,14 +165,20 @@ class LocalRankPool(RankPool):
     def _start_ranks(self) -> None:
         if self._common["store"] is None:
             self._store = start_store(_THIS_HOST)
-        self._ranks = [_Rank(number) for number in self._numbers]
+        ranks = [_Rank(number) for number in self._numbers]
         store = self._common["store"] or (_THIS_HOST, self._store.port)
         common = {**self._common, "store": store, "epoch": self.epoch, "sys_path": sys.path, "directory": os.getcwd()}
-        requests = [{**common, "rank": rank.number} for rank in self._ranks]
-        processes = self.server.start(requests, [number for rank in self._ranks for number in rank.descriptors()])
-        for rank, process in zip(self._ranks, processes, strict=True):
+        requests = [{**common, "rank": rank.number} for rank in ranks]
+        try:
+            processes = self.server.start(requests, [number for rank in ranks for number in rank.descriptors()])
+        except BaseException:
+            for rank in ranks:
+                rank.close()
+            raise
+        for rank, process in zip(ranks, processes, strict=True):
             rank.process = process
             rank.theirs.close()
+        self._ranks = ranks
 
     def _collect(self, timeout: float, grace: float, cancel: socket.socket | None) -> dict[int, dict[str, Any]]:
         """The ranks' answers by rank; a rank that went away is `died`, one that is late is missing."""
@@ -176,28 +214,38 @@ class LocalRankPool(RankPool):
         if not rank.received.endswith(b"\n"):
             return None
         answer: dict[str, Any] = json.loads(rank.received)
-        rank.received = b""
+        rank.received.clear()
         return answer
 
     def _end_ranks(self, answers: dict[int, dict[str, Any]]) -> list[RankEnd]:
         """How each rank ended; afterwards there are none."""
-        stacks = self._stacks([rank for rank in self._ranks if rank.number not in answers])
+        late = [rank for rank in self._ranks if rank.number not in answers]
+        stopped = [rank.number for rank in late if rank.is_stopped()]
+        stacks = self._stacks(late)
         ends = []
         for rank, status in zip(self._ranks, self._statuses(answers), strict=True):
             answer = answers.get(rank.number, {"how": STALLED})
             if answer["how"] == VALUE:
                 ends.append(RankEnd(rank.number, VALUE, answer["value"]))
                 continue
+            how, text, stack = answer["how"], answer.get("text", ""), stacks.get(rank.number, "")
+            log = rank.text_of_log()
+            if how == STALLED and _died_by_itself(status):  # a process that it forked has kept its connection open
+                how = DIED
+            if how == DIED:
+                text, stack = _cause_of_death(status), "".join(_STACK.findall(log))
+            elif rank.number in stopped:
+                text = "a signal, such as SIGSTOP, had stopped it"
             ends.append(
                 RankEnd(
                     rank.number,
-                    answer["how"],
-                    text=answer.get("text", "") if answer["how"] == RAISED else _cause_of_death(answer["how"], status),
+                    how,
+                    text=text,
                     error=answer.get("error", ""),
                     message=answer.get("message", ""),
                     operation=rank.text_of_operation(),
-                    stack=stacks.get(rank.number, ""),
-                    log=_last_lines(rank.text_of_log()),
+                    stack=stack,
+                    log="\n".join(_STACK.sub("", log).splitlines()[-_LOG_LINES:]),
                 )
             )
         self._forget_ranks()
@@ -215,16 +263,17 @@ class LocalRankPool(RankPool):
     @staticmethod
     def _stacks(late: list[_Rank]) -> dict[int, str]:
         """The Python stacks of ranks that have not answered, which each writes to its log on a signal."""
-        starts = {rank.number: len(rank.text_of_log()) for rank in late}
+        starts = {rank.number: rank.size_of_log() for rank in late}
         for rank in late:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(rank.process, signal.SIGUSR1)
+                os.kill(rank.process, signal.SIGCONT)  # one that was stopped writes its stack before it goes on
         deadline = time.monotonic() + _STACK_LIMIT
         stacks: dict[int, str] = {}
         while len(stacks) < len(late) and time.monotonic() < deadline:
             for rank in late:
-                written = rank.text_of_log()[starts[rank.number] :]
-                if written.endswith("\n") and any(head in written for head in _STACK_HEADS):
+                written = rank.stack_since(starts[rank.number])
+                if written.endswith("\n"):
                     stacks[rank.number] = written
             select.select([], [], [], 0.01)
         return stacks
@@ -236,14 +285,14 @@ class LocalRankPool(RankPool):
         self._store = None
 
 
-def _cause_of_death(how: str, status: int | None) -> str:
-    if how != DIED or status is None:
-        return "" if how != DIED else "it closed its connection"
+def _died_by_itself(status: int | None) -> bool:
+    """Whether a late rank had ended before it was asked for its stack; one that had not begun yet dies of the question."""
+    return status is not None and not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGUSR1)
+
+
+def _cause_of_death(status: int | None) -> str:
+    if status is None:
+        return "it closed its connection"
     if os.WIFSIGNALED(status):
         return f"signal {signal.Signals(os.WTERMSIG(status)).name}"
     return f"status {os.WEXITSTATUS(status)}"
-
-
-def _last_lines(log: str) -> str:
-    kept = log[: min((log.find(head) for head in _STACK_HEADS if head in log), default=len(log))]
-    return "\n".join(kept.splitlines()[-_LOG_LINES:])

@@ -16,6 +16,7 @@ from conformance.ranks.errors import RankFailure
 VALUE, RAISED, DIED, STALLED = "value", "raised", "died", "stalled"
 USUAL_GRACE = 9.0
 """Seconds that the others may go on after one rank failed: a little more than a collective waits for it."""
+_VALUE_LIMIT = 1000
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ class RankEnd:
     def described(self) -> str:
         """For a person: the rank, how it ended and where it was."""
         if self.how == VALUE:
-            return f"rank {self.rank}: ended well with {self.value!r}"
+            value = repr(self.value)
+            return f"rank {self.rank}: ended well with {value if len(value) <= _VALUE_LIMIT else f'{value[:_VALUE_LIMIT]} …'}"
         parts = [f"rank {self.rank}: {self.how}" + (f" in {self.operation}" if self.operation else "")]
         for title, text in (("", self.text), ("stack", self.stack), ("last lines", self.log)):
             if text.strip():

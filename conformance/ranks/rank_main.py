@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from conformance.ranks.device_leases import lease_device
-from conformance.ranks.store_server import store_at
+from conformance.ranks.store_server import Stores
 
 COLLECTIVE_TIMEOUT = timedelta(seconds=6)
 """How long a collective waits for other ranks before it raises, where none is meant to fail."""
@@ -31,6 +31,7 @@ SLOW_TIMEOUT = timedelta(seconds=20)
 GRACE = timedelta(seconds=10)
 """How long after the timeout every rank must have noticed that another one failed (PGL-9)."""
 OPERATION_LIMIT = 500
+_TEXT_LIMIT = 20_000
 
 
 class RankContext:
@@ -57,8 +58,8 @@ class RankContext:
         self.timeout = COLLECTIVE_TIMEOUT
         self._operation_file = operation_file
         self._lease_devices = lease_devices
-        self._stores = 0
-        self._store_server = store
+        self._store_count = 0
+        self.stores = Stores(*store)
         self._epoch = epoch
 
     def operation(self, name: str) -> None:
@@ -106,9 +107,12 @@ class RankContext:
         return torch.device("cpu") if self.backend == "gloo" else self.own_device
 
     def new_store(self) -> Any:
-        """A store that nobody has used, the same one on every rank that calls this equally often."""
-        self._stores += 1
-        return store_at(*self._store_server, f"ranks-{self._epoch}/store-{self._stores}")
+        """A store that nobody has used, for this example, the same one on every rank that calls this equally often."""
+        return self.stores.new(self._new_prefix())
+
+    def _new_prefix(self) -> str:
+        self._store_count += 1
+        return f"ranks-{self._epoch}/store-{self._store_count}"
 
     def world(self) -> None:
         """Have a WORLD over `backend`, started at the first call and kept for later examples."""
@@ -117,7 +121,11 @@ class RankContext:
         if not dist.is_initialized():
             self.operation("init_process_group")
             dist.init_process_group(
-                self.backend, store=self.new_store(), rank=self.rank, world_size=self.size, timeout=COLLECTIVE_TIMEOUT
+                self.backend,
+                store=self.stores.new_kept(self._new_prefix()),
+                rank=self.rank,
+                world_size=self.size,
+                timeout=COLLECTIVE_TIMEOUT,
             )
 
 
@@ -137,14 +145,22 @@ def serve(request: dict[str, Any], connection: socket.socket, operation_file: in
         lease_devices=request["lease_devices"],
         epoch=request["epoch"],
     )
+    process = os.getpid()
     with connection, connection.makefile("rb") as requests:
         for line in requests:
-            connection.sendall(json.dumps(run(context, json.loads(line))).encode() + b"\n")
+            answer = run(context, json.loads(line))
+            if os.getpid() != process:  # only one may answer
+                print(
+                    f"process {os.getpid()}, which the program forked, came out of it: {answer.get('text', 'no error')}", flush=True
+                )
+                os._exit(1)
+            connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def run(context: RankContext, request: dict[str, Any]) -> dict[str, Any]:
     """One program's answer."""
     module, _, function = request["program"].partition(":")
+    context.stores.begin_example()
     try:
         context.operation("making the backend")
         _ = context.accelerator
@@ -152,6 +168,14 @@ def run(context: RankContext, request: dict[str, Any]) -> dict[str, Any]:
         value = getattr(importlib.import_module(module), function)(context, **request["arguments"])
         json.dumps(value)
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is this rank's answer
-        text = "".join(traceback.format_exception(error))
-        return {"how": "raised", "text": text, "error": type(error).__name__, "message": str(error)}
+        described = traceback.TracebackException.from_exception(error)  # unlike `str`, it takes an error that cannot say what it is
+        text, message = _shortened("".join(described.format())), _shortened(str(described))
+        return {"how": "raised", "text": text, "error": type(error).__name__, "message": message}
     return {"how": "value", "value": value}
+
+
+def _shortened(text: str) -> str:
+    half = _TEXT_LIMIT // 2
+    if len(text) <= _TEXT_LIMIT:
+        return text
+    return f"{text[:half]} [{len(text) - 2 * half} characters left out] {text[-half:]}"

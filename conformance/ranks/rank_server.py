@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from typing import Any
 
 MOST = 1 << 16
@@ -44,6 +45,7 @@ def start(request: dict[str, Any], descriptors: list[int], control: socket.socke
 
 def become_rank(rank: int, request: dict[str, Any], descriptors: list[int], control: socket.socket) -> None:
     """Never returns: the rank's whole life."""
+    status = 1
     try:
         os.setsid()
         end_with_the_server()
@@ -64,10 +66,15 @@ def become_rank(rank: int, request: dict[str, Any], descriptors: list[int], cont
         from conformance.ranks import rank_main  # type: ignore[import-not-found, unused-ignore]
 
         rank_main.serve(request, socket.socket(fileno=own[0]), own[2])
+        status = 0
+    except BaseException:  # noqa: BLE001 - the log is the only place to say it
+        with contextlib.suppress(ValueError):
+            traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        with contextlib.suppress(ValueError):  # a program closed them
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
 
 
 def import_device_backends() -> None:

@@ -112,8 +112,12 @@ class RankServer:
     def _asked(self, request: dict[str, Any], descriptors: Sequence[int]) -> list[Any]:
         if self._control is None:
             raise ConnectionError("there is no server")
-        socket.send_fds(self._control, [json.dumps(request).encode()], list(descriptors))
-        data = self._control.recv(1 << 16)
+        try:
+            socket.send_fds(self._control, [json.dumps(request).encode()], list(descriptors))
+            data = self._control.recv(1 << 16)
+        except BaseException:  # an answer that comes later must not be taken for that of the next request
+            self.close()
+            raise
         if not data:
             raise ConnectionError("the server is gone")
         answer: list[Any] = json.loads(data)

@@ -45,7 +45,9 @@ class LaunchedRun:
         signal.signal(signal.SIGTERM, self._asked_to_end)
 
     def _asked_to_end(self, _number: int, _frame: object) -> None:
-        self.lost = self.lost or "torchrun ended this launch, since one of its processes died; it restarts none"
+        self.lost = (
+            self.lost or "torchrun ended this launch, since one of its processes died or somebody ended it; it restarts none"
+        )
 
     def close(self, code: int) -> None:
         """Send everybody home, with the exit code of the run."""
@@ -90,8 +92,13 @@ class TorchrunRankPool(RankPool):
             "epoch": self._epoch,
             "number": self._attempts,
         }
-        self._tell({"attempt": wanted}, range(self.size))
-        ends = self._collect(timeout, grace)
+        try:
+            self._tell({"attempt": wanted}, range(self.size))
+            ends = self._collect(timeout, grace)
+        except BaseException:  # of a signal handler, say: what is answered later must not be taken for the next example's
+            self._epoch += 1
+            self._end_ranks(range(self.size))
+            raise
         if any(end.how != VALUE for end in ends):
             self._epoch += 1
             self._end_ranks([end.rank for end in ends if end.how == VALUE])
@@ -145,14 +152,16 @@ class TorchrunRankPool(RankPool):
         message = self._run.followers[rank].receive()
         if message is None:
             self._lose(rank)
-            return RankEnd(rank, DIED, text="its process is gone")
+            return RankEnd(rank, DIED, text="the process of torchrun that kept it is gone")
         return RankEnd(**message["end"])
 
     def _end_ranks(self, ranks: Any) -> None:
         """End the ranks that still run, so that the next example gets new ones on all."""
         self._tell({"end": True}, ranks)
         for rank in ranks:
-            if self._run.followers[rank].receive() is None:
+            while (message := self._run.followers[rank].receive()) is not None and "ended" not in message:
+                pass  # what an example that was interrupted has come to
+            if message is None:
                 self._lose(rank)
 
 

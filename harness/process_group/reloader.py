@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from harness.process_group.memory_policy import MemoryPolicy
 
 _CONTROL = "reload control"
+_REMEDY = ". All ranks have to call it; where one has died or will not, abandon_process_groups() lets the others start over"
 _EVERY_RELOADER: weakref.WeakSet[ProcessGroupReloader] = weakref.WeakSet()
 
 
@@ -158,7 +159,7 @@ class ProcessGroupReloader:
             self._retire(agreement.retired)
         self._leave_agreement(operation)
         shown = [DestroyedGroupRecord.of(handle) for handle in self.groups]
-        timeout = torch_world.timeout_of(self._world)
+        timeout, names = torch_world.timeout_of(self._world), torch_world.names_used()
         with self._step(operation, "destroying WORLD", changes=True):
             self._end_world()
         with self._step(operation, "starting the CPU WORLD", changes=True):
@@ -166,6 +167,7 @@ class ProcessGroupReloader:
             dist.barrier()
         for record in shown:
             record.register()
+        torch_world.use_no_name_below(names)
         self._delete_old_keys()
 
     def reload_process_groups(self) -> None:
@@ -357,7 +359,7 @@ class ProcessGroupReloader:
             if not isinstance(error, Exception) or isinstance(error, ProcessGroupError):
                 raise
             raise ProcessGroupError(
-                f"{operation} failed on rank {self._rank} of {self._size} while {step}: {type(error).__name__}: {error}"
+                f"{operation} failed on rank {self._rank} of {self._size} while {step}: {type(error).__name__}: {error}{_REMEDY}"
             ) from error
 
     def _leave_to_parent(self) -> None:

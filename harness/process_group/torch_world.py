@@ -114,6 +114,17 @@ def register_for_queries(handle: Any, ranks: Sequence[int], backend: str, config
     registry.pg_to_tag[handle] = f"destroyed:{name}"
 
 
+def names_used() -> int:
+    """How many of the numbers that name groups are used up; equal on all ranks."""
+    return int(_registry().group_count)
+
+
+def use_no_name_below(count: int) -> None:
+    """Name later groups of this WORLD by other numbers than those that are used up: a destroyed group keeps its name."""
+    registry = _registry()
+    registry.group_count = max(registry.group_count, count)
+
+
 def destroy_world() -> None:
     """Destroy WORLD and every group with it, once; forget them even where a transport raises.
 

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from rank_worlds import TIMEOUT
 
+from harness.errors import ProcessGroupError
 from harness.process_group import ProcessGroupReloader
 
 
@@ -107,6 +108,35 @@ def destroyed_between(rank: int, size: int, folder: Path) -> list[Any]:
         dist.destroy_process_group(gone)
     reloader.reload_process_groups()
     return [total(kept, rank), len(reloader.groups)]
+
+
+def made_between(rank: int, size: int, folder: Path) -> list[Any]:
+    """A group of PyTorch's own while the others are destroyed, and a group of which only some ranks know before it."""
+    reloader = start(rank, size, folder)
+    group, _ = reloader.new_group([0, 1, 2]), reloader.new_group([0])
+    reloader.destroy_process_groups()
+    own = dist.new_group([0, 2])
+    found: list[Any] = [total(own, rank) if rank in (0, 2) else None, dist.get_process_group_ranks(group)]
+    try:
+        reloader.reload_process_groups()
+    except ProcessGroupError as error:
+        found.append(str(error))
+    if rank in (0, 2):
+        dist.destroy_process_group(own)
+    reloader.reload_process_groups()
+    return [*found, total(group, rank)]
+
+
+def called_by_one(rank: int, size: int, folder: Path) -> str:
+    """Rank 0 alone destroys, while the others are gone."""
+    reloader = start(rank, size, folder)
+    reloader.new_group(list(range(size)))
+    if rank == 0:
+        try:
+            reloader.destroy_process_groups()
+        except ProcessGroupError as error:
+            return str(error)
+    return ""
 
 
 def local_groups(rank: int, size: int, folder: Path) -> int:

@@ -45,6 +45,20 @@ def test_a_group_destroyed_for_good_stays_so_on_all_ranks(ranks: Callable[..., l
     assert values(ranks("destroyed_between", 2)) == [[11, 1], [11, 1]]
 
 
+def test_a_group_that_pytorch_makes_while_the_others_are_destroyed_has_a_name_of_its_own(
+    ranks: Callable[..., list[RankEnd]],
+) -> None:
+    for rank, found in enumerate(values(ranks("made_between", 3))):
+        assert found[0] == (101 if rank != 1 else None)
+        assert found[1] == [0, 1, 2]
+        assert "the groups of ranks [0, 2] (gloo) were not made by the reloader" in found[2]
+        assert found[3] == 111
+
+
+def test_a_rank_that_nobody_answers_is_told_what_it_can_do(ranks: Callable[..., list[RankEnd]]) -> None:
+    assert "abandon_process_groups() lets the others start over" in values(ranks("called_by_one"))[0]
+
+
 def test_groups_that_only_their_members_make_are_rebuilt(ranks: Callable[..., list[RankEnd]]) -> None:
     assert values(ranks("local_groups", 4)) == [11, 11, 1100, 1100]
 

@@ -40,6 +40,8 @@ def a_whole_launch(_make_accelerator: object) -> dict[str, Any]:
                 found[how] = [failure.culprit.rank, failure.culprit.how, failure.culprit.operation, failure.culprit.log]
                 found[f"{how}, stack"] = failure.culprit.stack
             found[f"after it {how}"] = pool.run(programs.all_reduce, value=1)
+        found["interrupted"] = _interrupted(pool)
+        found["after it was interrupted"] = pool.run(programs.all_reduce, value=1)
         found["lost before"] = pool.lost
         os.kill(processes[1], signal.SIGKILL)
         found["ends"] = [end.how for end in pool.attempt(programs.process_id)]
@@ -50,6 +52,18 @@ def a_whole_launch(_make_accelerator: object) -> dict[str, Any]:
         found["exits"] = [_ended(process) for process in processes]
         found["ranks still there"] = [process for process in before if os.path.exists(f"/proc/{process}")]
     return found
+
+
+def _interrupted(pool: TorchrunRankPool) -> str:
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise InterruptedError("by a timer")
+
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        return str(pool.run(programs.one_stalls_while_the_others_answer))
+    except InterruptedError as error:
+        return str(error)
 
 
 def rank_0_goes_away(_make_accelerator: object) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import threading
 import time
 from typing import Any
 
@@ -83,3 +85,49 @@ def one_stalls_while_the_others_answer(context: RankContext) -> int:
     if context.rank == 1:
         stall_here()
     return context.rank
+
+
+class CannotSayWhatItIs(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def misbehaves(context: RankContext, how: str) -> Any:
+    """Rank 1 alone does something unusual; the ranks do not communicate."""
+    print(f"rank {context.rank} was asked for: {how}")
+    context.operation(how)
+    if context.rank != 1:
+        return context.rank
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if how == "aborts":
+        os.abort()
+    if how == "stops itself":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if how == "raises what has no text":
+        raise CannotSayWhatItIs
+    if how == "raises a long text":
+        raise LookupError("x" * 1_000_000)
+    if how == "floods its log and stalls":
+        print("a long line of the flood\n" * 100_000)
+        stall_here()
+    if how == "dies while its child lives" and os.fork() != 0:
+        os._exit(3)
+    if how == "dies while its child lives":
+        stall_here()
+    return context.rank
+
+
+def forks_and_both_return(_context: RankContext) -> int:
+    os.fork()
+    return os.getpid()
+
+
+def stops_later(context: RankContext) -> int:
+    """Rank 1 answers, and is stopped then."""
+    if context.rank == 1:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGSTOP)).start()
+    return os.getpid()
+
+
+def length_of(_context: RankContext, text: str) -> int:
+    return len(text)

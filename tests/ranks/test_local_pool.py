@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -114,3 +115,71 @@ def test_a_server_that_is_killed_takes_its_ranks_along_and_is_replaced() -> None
     assert len(pool.run(programs.process_id)) == 2
     assert len(os.listdir("/proc/self/fd")) == open_before
     pool.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "end", "text", "stack"),
+    [
+        ("aborts", "died", "signal SIGABRT", "in misbehaves"),
+        ("stops itself", "stalled", "a signal, such as SIGSTOP, had stopped it", "in misbehaves"),
+        ("raises what has no text", "raised", "CannotSayWhatItIs", ""),
+        ("raises a long text", "raised", "characters left out", ""),
+        ("floods its log and stalls", "stalled", "", "in stall_here"),
+        ("dies while its child lives", "died", "status 3", ""),
+    ],
+)
+def test_whatever_a_rank_does_is_reported(pool: LocalRankPool, how: str, end: str, text: str, stack: str) -> None:
+    pool.run(programs.misbehaves, how="nothing unusual")
+    ends = pool.attempt(programs.misbehaves, timeout=1, how=how)
+    assert [end.value for end in ends] == [0, None, 2]
+    failed = ends[1]
+    assert (failed.how, failed.operation) == (end, how)
+    assert text in failed.text
+    assert stack in failed.stack and bool(stack) == bool(failed.stack)
+    assert "nothing unusual" not in failed.log
+    assert ("a long line of the flood" if "floods" in how else f"asked for: {how}") in failed.log
+    assert "most recent call first" not in failed.log
+    assert len(failed.described()) < 30_000
+    assert pool.run(programs.all_reduce, value=1) == [6] * 3
+
+
+def test_only_the_rank_itself_answers(pool: LocalRankPool) -> None:
+    ranks = pool.run(programs.process_id)
+    for _ in range(3):
+        assert pool.run(programs.forks_and_both_return) == ranks
+
+
+def test_answers_of_an_example_that_was_interrupted_are_not_taken_for_the_next_ones(pool: LocalRankPool) -> None:
+    old = pool.run(programs.process_id)
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise InterruptedError("by a timer of the test")
+
+    former = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(InterruptedError):
+            pool.run(programs.one_stalls_while_the_others_answer)
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    assert not any(map(is_running, old))
+    assert pool.run(programs.all_reduce, value=1) == [6] * 3
+
+
+def test_ranks_that_could_not_be_started_are_no_ranks(pool: LocalRankPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool.end_ranks()
+    with monkeypatch.context() as patch:
+        patch.setattr(pool.server, "start", lambda *_: next(iter(())))
+        with pytest.raises(StopIteration):
+            pool.run(programs.all_reduce, value=1)
+    assert pool.run(programs.all_reduce, value=1) == [6] * 3
+
+
+def test_a_rank_that_takes_no_more_requests_stalls(pool: LocalRankPool) -> None:
+    stopped = pool.run(programs.stops_later)[1]
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{stopped}/stat").read_text().rpartition(")")[2].split()[0] != "T" and time.monotonic() < deadline:
+        os.sched_yield()
+    ends = pool.attempt(programs.length_of, timeout=1, text="x" * 5_000_000)
+    assert [end.value for end in ends] == [5_000_000, None, 5_000_000]
+    assert (ends[1].how, ends[1].text) == ("stalled", "a signal, such as SIGSTOP, had stopped it")

@@ -37,6 +37,7 @@ def test_a_launch_from_start_to_end(children: ChildProcesses) -> None:
         assert "rank 1 speaks" in found[how][3]
         assert found[f"after it {how}"] == [6, 6, 6]
     assert "stall_here" in found["stalls, stack"]
+    assert (found["interrupted"], found["after it was interrupted"]) == ("by a timer", [6, 6, 6])
     assert found["lost before"] == ""
     assert found["ends"] == ["value", "value", "died"]
     assert found["lost"] == "the process of rank 2 is gone, and torchrun restarts none"
@@ -51,7 +52,7 @@ def test_followers_end_when_rank_0_is_gone(children: ChildProcesses) -> None:
 
 def test_torchruns_signal_is_a_reason_not_an_end(children: ChildProcesses) -> None:
     said = in_child(children, launch_programs.asked_to_end.__name__)
-    assert said == "torchrun ended this launch, since one of its processes died; it restarts none"
+    assert said == "torchrun ended this launch, since one of its processes died or somebody ended it; it restarts none"
 
 
 def test_a_process_of_torchrun_is_known_by_its_variables() -> None:

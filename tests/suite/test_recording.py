@@ -1,0 +1,30 @@
+"""What is written down of a check: the smallest failing example in full."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.errors import ClauseViolation
+from conformance.recording import falsifying_example
+
+
+@settings(database=None)
+@given(data=st.data(), number=st.integers(0, 3))
+def fails_from_three_on(data: st.DataObject, number: int) -> None:
+    if number + data.draw(st.integers(0, 5), label="size") >= 3 + number:
+        raise ClauseViolation(f"failed after {data.draw(st.just('another draw'))}")
+
+
+def test_an_example_has_what_the_check_drew_on_the_way() -> None:
+    with pytest.raises(ClauseViolation) as failure:
+        fails_from_three_on()
+    example = falsifying_example(failure.value)
+    assert "number=0" in example
+    assert "Draw 1 (size): 3" in example
+    assert "Draw 2: 'another draw'" in example
+
+
+def test_an_error_without_notes_has_no_example() -> None:
+    assert falsifying_example(ClauseViolation("of no search")) == ""
