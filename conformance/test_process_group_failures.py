@@ -58,11 +58,16 @@ def _require_good_ends(backend: BackendUnderTest, step: str, how: str, failing: 
         seconds=(SLOW_TIMEOUT if how == "slow" else FAILURE_TIMEOUT).total_seconds(),
     )
     event = f"rank {failing} was {how} {step}"
-    others = [end for end in ends if end.rank != failing or how == "slow"]
-    bad = [end for end in others if end.how != VALUE and (end.how != DIED or how == "slow")]
+    _require_ends(ends, event, failing, how)
+    for end in ends:
+        if end.rank != failing or how == "slow":
+            _require_good_end(end, event, failing, how, size)
+
+
+def _require_ends(ends: list[RankEnd], event: str, failing: int, how: str) -> None:
+    """Nobody but the failing rank stalled or raised out of its program; nor died, where nobody had to."""
+    bad = [end for end in ends if end.how != VALUE and (how == "slow" or (end.rank != failing and end.how != DIED))]
     require(not bad, f"{event}, and {'; '.join(end.headline for end in bad)}\n" + "\n".join(end.described() for end in ends))
-    for end in others:
-        _require_good_end(end, event, failing, how, size)
 
 
 def _require_good_end(end: RankEnd, event: str, failing: int, how: str, size: int) -> None:

@@ -40,7 +40,7 @@ class Stores:
     """
 
     def __init__(self, address: str, port: int) -> None:
-        self._address = address, port
+        self.address = address, port
         self._connections: list[Any] = []
         self._used = 0
         self._kept: Any = None
@@ -64,7 +64,7 @@ class Stores:
     def _connection(self) -> Any:
         from torch._C._distributed_c10d import TCPStore
 
-        return TCPStore(*self._address, None, False, timeout=STORE_TIMEOUT, use_libuv=False)
+        return TCPStore(*self.address, None, False, timeout=STORE_TIMEOUT, use_libuv=False)
 
 
 def _below(prefix: str, connection: Any) -> Any:
