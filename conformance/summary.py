@@ -33,6 +33,7 @@ _RARE_COLUMNS = {
     Outcome.WAIVED: "waived",
 }
 _TITLE_WIDTH = 40
+_EXAMPLE_LIMIT = 500
 _NOT_COLLECTED = "none of its checks was collected"
 
 
@@ -128,8 +129,10 @@ def _ranges(clause_ids: list[str]) -> str:
 
 def _reason(check: CheckRecord) -> str:
     text = check.text.strip().splitlines()[0] if check.text.strip() else check.outcome
-    example = f"  [{' '.join(check.example.split())}]" if check.example else ""
-    return f"{text}{example}"
+    example = " ".join(check.example.split())
+    if len(example) > _EXAMPLE_LIMIT:
+        example = f"{example[:_EXAMPLE_LIMIT]} …"
+    return f"{text}  [{example}]" if example else text
 
 
 def worth(results: RunResults) -> list[str]:

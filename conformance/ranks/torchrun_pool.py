@@ -23,7 +23,7 @@ from conformance.ranks.lines import Lines
 from conformance.ranks.pool import DIED, STALLED, USUAL_GRACE, VALUE, RankEnd, RankPool, program_path
 from conformance.ranks.store_server import start_store
 
-_ANSWER_LIMIT = 15.0  # seconds for a follower to say how a stalled rank ended
+_ANSWER_LIMIT = 15.0  # seconds for a follower to say how a stalled rank ended, or that its rank has ended
 
 
 class LaunchedRun:
@@ -121,8 +121,8 @@ class TorchrunRankPool(RankPool):
             except OSError:
                 self._lose(rank)
 
-    def _lose(self, rank: int) -> None:
-        self._run.lost = self._run.lost or f"the process of rank {rank} is gone, and torchrun restarts none"
+    def _lose(self, rank: int, how: str = "is gone") -> None:
+        self._run.lost = self._run.lost or f"the process of rank {rank} {how}, and torchrun restarts none"
 
     def _collect(self, timeout: float, grace: float) -> list[RankEnd]:
         """How the program ended on each rank, in rank order."""
@@ -144,8 +144,8 @@ class TorchrunRankPool(RankPool):
                 if ends[rank].how != VALUE and not is_cancelled:
                     deadline = min(deadline, time.monotonic() + grace)
         for rank in set(range(self.size)) - set(ends):
-            ends[rank] = RankEnd(rank, STALLED, text="its process does not answer")
-            self._lose(rank)
+            ends[rank] = RankEnd(rank, STALLED, text="the process of torchrun that keeps it does not answer")
+            self._lose(rank, "does not answer")
         return [ends[rank] for rank in range(self.size)]
 
     def _end_of(self, rank: int) -> RankEnd:
@@ -159,10 +159,13 @@ class TorchrunRankPool(RankPool):
         """End the ranks that still run, so that the next example gets new ones on all."""
         self._tell({"end": True}, ranks)
         for rank in ranks:
-            while (message := self._run.followers[rank].receive()) is not None and "ended" not in message:
+            follower = self._run.followers[rank]
+            follower.connection.settimeout(_ANSWER_LIMIT)
+            while (message := follower.receive()) is not None and "ended" not in message:
                 pass  # what an example that was interrupted has come to
+            follower.connection.settimeout(None)
             if message is None:
-                self._lose(rank)
+                self._lose(rank, "is gone or does not answer")
 
 
 def _those_who_come(listener: socket.socket, launch: Launch, token: str) -> list[Lines]:

@@ -11,7 +11,7 @@ from typing import Any
 import rank_programs as programs
 from torch._C._distributed_c10d import FileStore
 
-from conformance.ranks import followers, launch
+from conformance.ranks import followers, launch, torchrun_pool
 from conformance.ranks.errors import RankFailure
 from conformance.ranks.launch import Launch
 from conformance.ranks.server import ForkedRankServer
@@ -52,6 +52,24 @@ def a_whole_launch(_make_accelerator: object) -> dict[str, Any]:
         found["exits"] = [_ended(process) for process in processes]
         found["ranks still there"] = [process for process in before if os.path.exists(f"/proc/{process}")]
     return found
+
+
+def a_follower_is_stopped(_make_accelerator: object) -> str:
+    """What is said where a process of the launch neither answers nor ends."""
+    torchrun_pool._ANSWER_LIMIT = 1.0
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "launchers")
+        launch._launchers_store = lambda given: FileStore(path, given.size)
+        process = _forked_follower(Launch(1, 2, 2, "127.0.0.1"))
+        run = LaunchedRun(Launch(0, 2, 2, "127.0.0.1"))
+        pool = TorchrunRankPool(run, CPU)
+        pool.run(programs.process_id)
+        os.kill(process, signal.SIGSTOP)
+        pool.close()
+        run.close(0)
+        os.kill(process, signal.SIGKILL)
+        _ended(process)
+    return run.lost
 
 
 def _interrupted(pool: TorchrunRankPool) -> str:

@@ -50,6 +50,11 @@ def test_followers_end_when_rank_0_is_gone(children: ChildProcesses) -> None:
     assert in_child(children, launch_programs.rank_0_goes_away.__name__) == ["status 1", "status 1"]
 
 
+def test_a_process_that_does_not_answer_is_not_waited_for(children: ChildProcesses) -> None:
+    said = in_child(children, launch_programs.a_follower_is_stopped.__name__)
+    assert said == "the process of rank 1 is gone or does not answer, and torchrun restarts none"
+
+
 def test_torchruns_signal_is_a_reason_not_an_end(children: ChildProcesses) -> None:
     said = in_child(children, launch_programs.asked_to_end.__name__)
     assert said == "torchrun ended this launch, since one of its processes died or somebody ended it; it restarts none"

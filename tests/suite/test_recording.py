@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance import summary
 from conformance.errors import ClauseViolation
-from conformance.recording import falsifying_example
+from conformance.recording import CheckRecord, falsifying_example
 
 
 @settings(database=None)
@@ -28,3 +29,10 @@ def test_an_example_has_what_the_check_drew_on_the_way() -> None:
 
 def test_an_error_without_notes_has_no_example() -> None:
     assert falsifying_example(ClauseViolation("of no search")) == ""
+
+
+def test_a_summary_shows_the_beginning_of_a_long_example() -> None:
+    example = "first\n  second " + "x" * 10_000
+    record = CheckRecord("module.py::check", ["COL-1"], "host", "fail", text="what happened\nand where", example=example)
+    assert summary._reason(record).startswith("what happened  [first second xxx")
+    assert len(summary._reason(record)) < 600
