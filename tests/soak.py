@@ -1,6 +1,7 @@
-"""Runs part of the suite many times in a row, each time with another seed, and stops at the first run that does not pass or leaves a file.
+"""Runs part of the suite many times, each time with another seed, and stops at the first run that does not pass or leaves a file behind.
 
-For: `tox -e soak`, which looks for what fails once in a hundred times. Usage: `python tests/soak.py RUNS [option of the suite]...`.
+For: `tox -e soak`, which looks for what fails once in a hundred times. Usage: `python tests/soak.py RUNS [option of the suite]...`, with
+the seeds from 0 on; in place of RUNS, `50-99` takes those seeds, so that two can share the work.
 The numbers that were really run are in docs/soak.md.
 """
 
@@ -18,9 +19,11 @@ from pathlib import Path
 
 def main(arguments: list[str]) -> int:
     """Run; the exit code of the last run."""
-    runs, options = int(arguments[0]), arguments[1:]
+    first, dash, last = arguments[0].rpartition("-")
+    seeds = range(int(first), int(last) + 1) if dash else range(int(last))
+    options, runs = arguments[1:], len(seeds)
     started, code = time.monotonic(), 0
-    for seed in range(runs):
+    for number, seed in enumerate(seeds, start=1):
         command = [sys.executable, "-m", "conformance", *options, f"--hypothesis-seed={seed}", "-q"]
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
@@ -30,12 +33,12 @@ def main(arguments: list[str]) -> int:
         code = run.returncode or int(bool(left))
         if code != 0:
             sys.stdout.write(run.stdout)
-            sys.stdout.write(f"run {seed + 1} of {runs} failed, and left {left or 'no file'}: {shlex.join(command)}\n")
+            sys.stdout.write(f"run {number} of {runs} failed, and left {left or 'no file'}: {shlex.join(command)}\n")
             return code
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         now = time.monotonic()
         sys.stdout.write(
-            f"{seed + 1} of {runs} runs passed, this one in {now - began:.0f} s; {now - started:.0f} s in all, and "
+            f"{number} of {runs} runs passed, this one in {now - began:.0f} s; {now - started:.0f} s in all, and "
             f"{used.ru_utime + used.ru_stime:.0f} s of CPU time\n"
         )
         sys.stdout.flush()
