@@ -14,9 +14,10 @@ from conformance.checking import clause, require
 from conformance.models.process_groups import Topology, sum_over, topologies
 from conformance.rank_programs import process_group_failures as programs
 from conformance.ranks.pool import DIED, VALUE, RankEnd
-from conformance.ranks.rank_main import FAILURE_TIMEOUT, GRACE
+from conformance.ranks.rank_main import FAILURE_TIMEOUT, GRACE, SLOW_TIMEOUT
 
-_LIMIT = 30.0  # seconds for an example
+_LIMIT = (FAILURE_TIMEOUT + GRACE + programs.SURVIVORS_TIMEOUT).total_seconds() + 10
+"""Seconds for an example, so that whoever waits in vain says so itself."""
 _hows = st.sampled_from(["killed", "stalled"])
 _COLLECTIVE = "before a collective"
 
@@ -49,23 +50,31 @@ def _require_good_ends(backend: BackendUnderTest, step: str, how: str, failing: 
     ends = backend.ranks.attempt(
         programs.one_rank_fails,
         timeout=_LIMIT,
+        grace=_LIMIT,
         groups=topology.groups(size)[:3],
         failing=failing,
         step=step,
         how=how,
-        seconds=FAILURE_TIMEOUT.total_seconds(),
+        seconds=(SLOW_TIMEOUT if how == "slow" else FAILURE_TIMEOUT).total_seconds(),
     )
+    event = f"rank {failing} was {how} {step}"
+    _require_ends(ends, event, failing, how)
     for end in ends:
         if end.rank != failing or how == "slow":
-            _require_good_end(end, f"rank {failing} was {how} {step}", failing, how, size)
+            _require_good_end(end, event, failing, how, size)
+
+
+def _require_ends(ends: list[RankEnd], event: str, failing: int, how: str) -> None:
+    """Nobody but the failing rank stalled or raised out of its program; nor died, where nobody had to."""
+    bad = [end for end in ends if end.how != VALUE and (how == "slow" or (end.rank != failing and end.how != DIED))]
+    require(not bad, f"{event}, and {'; '.join(end.headline for end in bad)}\n" + "\n".join(end.described() for end in ends))
 
 
 def _require_good_end(end: RankEnd, event: str, failing: int, how: str, size: int) -> None:
     what = f"{event}: rank {end.rank}"
-    if end.how == DIED and how != "slow":  # a transport's own watchdog may end it
+    if end.how == DIED:  # a transport's own watchdog may end it
         require(end.log.strip(), f"{what} ended without a word ({end.text})")
         return
-    require(end.how == VALUE, f"{event}, and {end.headline}\n{end.described()}")
     answer = end.value
     if how == "slow":
         require(answer["error"] is None, f"{what} raised although nobody failed: {answer['error']}")

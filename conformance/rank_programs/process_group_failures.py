@@ -18,11 +18,11 @@ from unittest import mock
 import torch.distributed as dist
 
 from conformance.rank_programs.reloadable_worlds import reloadable_world, sum_of_ranks
-from conformance.ranks.rank_main import RankContext
+from conformance.ranks.rank_main import SLOW_TIMEOUT, RankContext
 from harness.process_group import recipe, reloader, torch_world
 
 SLOWNESS = 0.5  # seconds that a slow rank is late, well below any timeout here
-_SURVIVORS_TIMEOUT = timedelta(seconds=20)
+SURVIVORS_TIMEOUT = SLOW_TIMEOUT
 """They come to their new world one after the other: each as late as PGL-9 lets it notice the failure."""
 _RELEASE_LIMIT = 60.0  # seconds after which a stalled rank ends, whatever the others do
 
@@ -51,17 +51,22 @@ def one_rank_fails(
     """A cycle and a sum, with a WORLD whose timeout is `seconds`; `how` is killed, stalled or slow. What each rank met, how long the
     operation took that failed, and, where a rank failed, the sum over a world of the others that has been through a cycle."""
     done, second = context.new_store(), context.new_store()
-    context.operation("waiting for all ranks to run")
-    done.set(f"here {context.rank}", "1")
-    done.wait([f"here {rank}" for rank in range(context.size)])  # new ranks start one after the other; the timeout is not for that
+    _meet(context, done, "run")  # new ranks start one after the other; the timeout is not for that
     with reloadable_world(context, timeout=timedelta(seconds=seconds)) as made:
         handles = [made.new_group(ranks, timeout=timedelta(seconds=seconds)) for ranks in [*groups, list(range(context.size))]]
+        _meet(context, done, "have their groups")  # a rank can have them while others still connect to it, for which it must live
         with _failing_at(step, lambda: _fail(context, how, done)) if context.rank == failing else nullcontext() as before:
             answer = _cycle_and_sum(context, made, handles[-1], before)
         if how != "slow" and answer["error"] is not None:  # else the check reports that nobody noticed
             answer["again"] = _start_over(context, made, second, [rank for rank in range(context.size) if rank != failing])
     done.set(f"done {context.rank}", "1")
     return answer
+
+
+def _meet(context: RankContext, store: Any, what: str) -> None:
+    context.operation(f"waiting for all ranks to {what}")
+    store.set(f"{what} {context.rank}", "1")
+    store.wait([f"{what} {rank}" for rank in range(context.size)])
 
 
 def _cycle_and_sum(context: RankContext, made: Any, group: Any, before: Callable[[str], None] | None) -> dict[str, Any]:
@@ -92,8 +97,8 @@ def _start_over(context: RankContext, broken: Any, store: Any, survivors: list[i
     context.operation("a new world of the survivors")
     fresh = reloader.ProcessGroupReloader()
     rank = survivors.index(context.rank)
-    fresh.init_process_group(context.backend, store=store, rank=rank, world_size=len(survivors), timeout=_SURVIVORS_TIMEOUT)
-    group = fresh.new_group(list(range(len(survivors))), timeout=_SURVIVORS_TIMEOUT)
+    fresh.init_process_group(context.backend, store=store, rank=rank, world_size=len(survivors), timeout=SURVIVORS_TIMEOUT)
+    group = fresh.new_group(list(range(len(survivors))), timeout=SURVIVORS_TIMEOUT)
     fresh.destroy_process_groups()
     fresh.reload_process_groups()
     total = sum_of_ranks(context, group)

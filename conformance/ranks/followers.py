@@ -94,7 +94,7 @@ def _answer(rank_0: Lines, pool: LocalRankPool, message: dict[str, Any]) -> None
     if "attempt" in message:
         wanted = message["attempt"]
         pool.epoch = wanted["epoch"]
-        ends = pool.attempt_until(rank_0.connection, wanted["program"], wanted["timeout"], wanted["arguments"])
+        ends = pool.attempt_until(rank_0.connection, wanted["program"], wanted["timeout"], wanted["grace"], wanted["arguments"])
         rank_0.send({"attempted": wanted["number"], "end": dataclasses.asdict(ends[0])})
     elif "end" in message:
         pool.end_ranks()

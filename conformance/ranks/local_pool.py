@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from conformance.backends import FAKE_PREFIX
-from conformance.ranks.pool import DIED, STALLED, VALUE, RankEnd, RankPool, program_path
+from conformance.ranks.pool import DIED, STALLED, USUAL_GRACE, VALUE, RankEnd, RankPool, program_path
 from conformance.ranks.server import SIMULATED, RankServer
 from conformance.ranks.store_server import start_store
 
@@ -82,8 +82,7 @@ class _Rank:
 class LocalRankPool(RankPool):
     """`size` ranks on this host for a backend (the data of a `BackendChoice`), started at the first example.
 
-    `grace` is how long, in seconds, the others may go on after one rank failed: a little more than the collectives' own timeout. With
-    `lease_devices`, each rank has a device of this host to itself; otherwise rank r has device r.
+    With `lease_devices`, each rank has a device of this host to itself; otherwise rank r has device r.
 
     A part of a larger pool has only the ranks `numbers` of its `size`, and the address of the `store` server where all of them meet;
     `epoch`, which is equal in all parts, counts how often the ranks were started.
@@ -94,7 +93,6 @@ class LocalRankPool(RankPool):
         size: int,
         backend: Mapping[str, Any],
         *,
-        grace: float = 9.0,
         environment: Mapping[str, str] | None = None,
         lease_devices: bool = False,
         numbers: Sequence[int] | None = None,
@@ -104,7 +102,6 @@ class LocalRankPool(RankPool):
         self.size = size
         self.epoch = 0
         self._numbers = list(range(size)) if numbers is None else list(numbers)
-        self._grace = grace
         self._common = {
             "size": size,
             "backend": dict(backend),
@@ -121,12 +118,19 @@ class LocalRankPool(RankPool):
         """See `RankPool.warm_up`."""
         self.server.warm_up()
 
-    def attempt(self, program: str | Callable[..., Any], *, timeout: float = 30.0, **arguments: Any) -> list[RankEnd]:
+    def attempt(
+        self, program: str | Callable[..., Any], *, timeout: float = 30.0, grace: float = USUAL_GRACE, **arguments: Any
+    ) -> list[RankEnd]:
         """See `RankPool.attempt`."""
-        return self.attempt_until(None, program, timeout, arguments)
+        return self.attempt_until(None, program, timeout, grace, arguments)
 
     def attempt_until(
-        self, cancel: socket.socket | None, program: str | Callable[..., Any], timeout: float, arguments: Mapping[str, Any]
+        self,
+        cancel: socket.socket | None,
+        program: str | Callable[..., Any],
+        timeout: float,
+        grace: float,
+        arguments: Mapping[str, Any],
     ) -> list[RankEnd]:
         """As `attempt`; ranks that have not answered when something arrives at `cancel` have stalled."""
         if not self._ranks:
@@ -137,7 +141,7 @@ class LocalRankPool(RankPool):
                 rank.connection.settimeout(timeout)
                 with contextlib.suppress(OSError):  # a rank that is gone or stopped is found when its answer is due
                     rank.connection.sendall(line)
-            answers = self._collect(timeout, cancel)
+            answers = self._collect(timeout, grace, cancel)
         except BaseException:  # of a signal handler, say: what these ranks answer later must not be taken for the next example's
             self.end_ranks()
             raise
@@ -176,7 +180,7 @@ class LocalRankPool(RankPool):
             rank.theirs.close()
         self._ranks = ranks
 
-    def _collect(self, timeout: float, cancel: socket.socket | None) -> dict[int, dict[str, Any]]:
+    def _collect(self, timeout: float, grace: float, cancel: socket.socket | None) -> dict[int, dict[str, Any]]:
         """The ranks' answers by rank; a rank that went away is `died`, one that is late is missing."""
         watched = [] if cancel is None else [cancel.fileno()]
         deadline = time.monotonic() + timeout
@@ -194,7 +198,7 @@ class LocalRankPool(RankPool):
                 answers[rank.number] = answer
                 del waiting[descriptor]
                 if answer["how"] != VALUE:
-                    deadline = min(deadline, time.monotonic() + self._grace)
+                    deadline = min(deadline, time.monotonic() + grace)
         return answers
 
     @staticmethod

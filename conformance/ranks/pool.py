@@ -14,6 +14,8 @@ from typing import Any
 from conformance.ranks.errors import RankFailure
 
 VALUE, RAISED, DIED, STALLED = "value", "raised", "died", "stalled"
+USUAL_GRACE = 9.0
+"""Seconds that the others may go on after one rank failed: a little more than a collective waits for it."""
 _VALUE_LIMIT = 1000
 
 
@@ -71,10 +73,12 @@ class RankPool(abc.ABC):
         return ""
 
     @abc.abstractmethod
-    def attempt(self, program: str | Callable[..., Any], *, timeout: float = 30.0, **arguments: Any) -> list[RankEnd]:
+    def attempt(
+        self, program: str | Callable[..., Any], *, timeout: float = 30.0, grace: float = USUAL_GRACE, **arguments: Any
+    ) -> list[RankEnd]:
         """Run a program and say how it ended on each rank, in rank order; for examples in which ranks are meant to fail.
 
-        A rank that has not answered after `timeout` seconds, or a grace after another one failed, has stalled.
+        A rank that has not answered after `timeout` seconds, or `grace` seconds after another one failed, has stalled.
         """
 
     def run(self, program: str | Callable[..., Any], *, timeout: float = 30.0, **arguments: Any) -> list[Any]:

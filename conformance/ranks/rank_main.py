@@ -20,12 +20,14 @@ from functools import cached_property
 from typing import Any
 
 from conformance.ranks.device_leases import lease_device
-from conformance.ranks.store_server import store_at
+from conformance.ranks.store_server import Stores
 
 COLLECTIVE_TIMEOUT = timedelta(seconds=6)
 """How long a collective waits for other ranks before it raises, where none is meant to fail."""
 FAILURE_TIMEOUT = timedelta(seconds=3)
 """The same where one is meant to fail."""
+SLOW_TIMEOUT = timedelta(seconds=20)
+"""The same where one is late, and is to be waited for."""
 GRACE = timedelta(seconds=10)
 """How long after the timeout every rank must have noticed that another one failed (PGL-9)."""
 OPERATION_LIMIT = 500
@@ -56,8 +58,8 @@ class RankContext:
         self.timeout = COLLECTIVE_TIMEOUT
         self._operation_file = operation_file
         self._lease_devices = lease_devices
-        self._stores = 0
-        self._store_server = store
+        self._store_count = 0
+        self.stores = Stores(*store)
         self._epoch = epoch
 
     def operation(self, name: str) -> None:
@@ -105,9 +107,12 @@ class RankContext:
         return torch.device("cpu") if self.backend == "gloo" else self.own_device
 
     def new_store(self) -> Any:
-        """A store that nobody has used, the same one on every rank that calls this equally often."""
-        self._stores += 1
-        return store_at(*self._store_server, f"ranks-{self._epoch}/store-{self._stores}")
+        """A store that nobody has used, for this example, the same one on every rank that calls this equally often."""
+        return self.stores.new(self._new_prefix())
+
+    def _new_prefix(self) -> str:
+        self._store_count += 1
+        return f"ranks-{self._epoch}/store-{self._store_count}"
 
     def world(self) -> None:
         """Have a WORLD over `backend`, started at the first call and kept for later examples."""
@@ -116,7 +121,11 @@ class RankContext:
         if not dist.is_initialized():
             self.operation("init_process_group")
             dist.init_process_group(
-                self.backend, store=self.new_store(), rank=self.rank, world_size=self.size, timeout=COLLECTIVE_TIMEOUT
+                self.backend,
+                store=self.stores.new_kept(self._new_prefix()),
+                rank=self.rank,
+                world_size=self.size,
+                timeout=COLLECTIVE_TIMEOUT,
             )
 
 
@@ -151,6 +160,7 @@ def serve(request: dict[str, Any], connection: socket.socket, operation_file: in
 def run(context: RankContext, request: dict[str, Any]) -> dict[str, Any]:
     """One program's answer."""
     module, _, function = request["program"].partition(":")
+    context.stores.begin_example()
     try:
         context.operation("making the backend")
         _ = context.accelerator

@@ -32,8 +32,43 @@ def start_store(host: str) -> Any:
     )
 
 
-def store_at(address: str, port: int, prefix: str) -> Any:
-    """On a rank: the keys under a prefix, over a connection of its own, since PyTorch gives a timeout to connections, not to prefixes."""
-    from torch._C._distributed_c10d import PrefixStore, TCPStore
+class Stores:
+    """On a rank: stores on the server at `address`, each a prefix over a connection that no other store in use has, since PyTorch gives a
+    timeout to connections, not to prefixes.
 
-    return PrefixStore(prefix, TCPStore(address, port, None, False, timeout=STORE_TIMEOUT, use_libuv=False))
+    Connections are used again: PyTorch asks for a name of the server at each new one, which takes seconds where a name server is slow.
+    """
+
+    def __init__(self, address: str, port: int) -> None:
+        self.address = address, port
+        self._connections: list[Any] = []
+        self._used = 0
+        self._kept: Any = None
+
+    def begin_example(self) -> None:
+        """Let go of the stores of the example before, but for the one that is kept."""
+        self._used = 0
+
+    def new(self, prefix: str) -> Any:
+        """A store for this example."""
+        if self._used == len(self._connections):
+            self._connections.append(self._connection())
+        self._used += 1
+        return _below(prefix, self._connections[self._used - 1])
+
+    def new_kept(self, prefix: str) -> Any:
+        """A store until the next call of this function."""
+        self._kept = self._kept or self._connection()
+        return _below(prefix, self._kept)
+
+    def _connection(self) -> Any:
+        from torch._C._distributed_c10d import TCPStore
+
+        return TCPStore(*self.address, None, False, timeout=STORE_TIMEOUT, use_libuv=False)
+
+
+def _below(prefix: str, connection: Any) -> Any:
+    from torch._C._distributed_c10d import PrefixStore
+
+    connection.set_timeout(STORE_TIMEOUT)
+    return PrefixStore(prefix, connection)

@@ -20,7 +20,7 @@ from conformance.ranks import rank_server
 from conformance.ranks.followers import fork_follower
 from conformance.ranks.launch import Launch
 from conformance.ranks.lines import Lines
-from conformance.ranks.pool import DIED, STALLED, VALUE, RankEnd, RankPool, program_path
+from conformance.ranks.pool import DIED, STALLED, USUAL_GRACE, VALUE, RankEnd, RankPool, program_path
 from conformance.ranks.store_server import start_store
 
 _ANSWER_LIMIT = 15.0  # seconds for a follower to say how a stalled rank ended, or that its rank has ended
@@ -62,10 +62,9 @@ class LaunchedRun:
 class TorchrunRankPool(RankPool):
     """The ranks of a launch. After a process of the launch died, every attempt says so, since torchrun restarts none: see `lost`."""
 
-    def __init__(self, run: LaunchedRun, backend: Mapping[str, Any], *, grace: float = 9.0, lease_devices: bool = False) -> None:
+    def __init__(self, run: LaunchedRun, backend: Mapping[str, Any], *, lease_devices: bool = False) -> None:
         self.size = run.launch.size
         self._run = run
-        self._grace = grace
         self._configuration = {"backend": dict(backend), "lease_devices": lease_devices}
         self._store: Any = None
         self._epoch = 0
@@ -76,7 +75,9 @@ class TorchrunRankPool(RankPool):
         """See `RankPool.lost`."""
         return self._run.lost
 
-    def attempt(self, program: str | Callable[..., Any], *, timeout: float = 30.0, **arguments: Any) -> list[RankEnd]:
+    def attempt(
+        self, program: str | Callable[..., Any], *, timeout: float = 30.0, grace: float = USUAL_GRACE, **arguments: Any
+    ) -> list[RankEnd]:
         """See `RankPool.attempt`."""
         if self.lost:
             return [RankEnd(rank, DIED, text=self.lost) for rank in range(self.size)]
@@ -87,12 +88,13 @@ class TorchrunRankPool(RankPool):
             "program": program_path(program),
             "arguments": arguments,
             "timeout": timeout,
+            "grace": grace,
             "epoch": self._epoch,
             "number": self._attempts,
         }
         try:
             self._tell({"attempt": wanted}, range(self.size))
-            ends = self._collect(timeout)
+            ends = self._collect(timeout, grace)
         except BaseException:  # of a signal handler, say: what is answered later must not be taken for the next example's
             self._epoch += 1
             self._end_ranks(range(self.size))
@@ -122,7 +124,7 @@ class TorchrunRankPool(RankPool):
     def _lose(self, rank: int, how: str = "is gone") -> None:
         self._run.lost = self._run.lost or f"the process of rank {rank} {how}, and torchrun restarts none"
 
-    def _collect(self, timeout: float) -> list[RankEnd]:
+    def _collect(self, timeout: float, grace: float) -> list[RankEnd]:
         """How the program ended on each rank, in rank order."""
         deadline = time.monotonic() + timeout + _ANSWER_LIMIT
         ends: dict[int, RankEnd] = {}
@@ -140,7 +142,7 @@ class TorchrunRankPool(RankPool):
                 rank = waiting[descriptor]
                 ends[rank] = self._end_of(rank)
                 if ends[rank].how != VALUE and not is_cancelled:
-                    deadline = min(deadline, time.monotonic() + self._grace)
+                    deadline = min(deadline, time.monotonic() + grace)
         for rank in set(range(self.size)) - set(ends):
             ends[rank] = RankEnd(rank, STALLED, text="the process of torchrun that keeps it does not answer")
             self._lose(rank, "does not answer")

@@ -30,7 +30,7 @@ def process_id(_context: RankContext) -> int:
 
 def store_port(context: RankContext) -> int:
     context.new_store().set("key", "value")
-    return context._store_server[1]
+    return context.stores.address[1]
 
 
 def device_type(context: RankContext) -> str:

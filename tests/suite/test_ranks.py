@@ -16,7 +16,7 @@ from suite_runner import SuiteRun
 
 from conformance import test_process_group_failures as checks
 from conformance.errors import ClauseViolation
-from conformance.ranks.pool import STALLED, RankEnd
+from conformance.ranks.pool import DIED, STALLED, RankEnd
 
 Suite = Callable[..., SuiteRun]
 _LIMIT = 120.0  # seconds
@@ -38,7 +38,7 @@ def test_a_rank_that_raises_fails_its_clause_by_name_and_is_shrunk(suite: Suite)
 def test_a_rank_that_stalls_after_another_failed_is_reported_with_its_stack() -> None:
     end = RankEnd(1, STALLED, operation="a new world", stack="Current thread 0x1: in the_culprit", log="its last line")
     with pytest.raises(ClauseViolation, match="rank 0 was killed before destroy, and rank 1 stalled in a new world") as failure:
-        checks._require_good_end(end, "rank 0 was killed before destroy", failing=0, how="killed", size=2)
+        checks._require_ends([RankEnd(0, DIED), end], "rank 0 was killed before destroy", failing=0, how="killed")
     assert "in the_culprit" in str(failure.value)
     assert "its last line" in str(failure.value)
 
