@@ -70,5 +70,5 @@ def sum_of_ranks(context: RankContext, group: Any, device: torch.device | None =
     tensor = powers.to(device or context.device)
     _communicated.append(tensor)
     dist.all_reduce(tensor, group=group)
-    parts: list[float] = [int(part) if part.is_integer() else part for part in tensor.tolist()]
-    return sum(part * 2 ** (_POWERS * place) for place, part in enumerate(parts))
+    parts = [int(part) if part.is_integer() else part for part in tensor.tolist()]
+    return sum(part * (1 << _POWERS * place) for place, part in enumerate(parts))
