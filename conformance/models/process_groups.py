@@ -85,6 +85,6 @@ some_groups = st.builds(Topology, st.lists(families, min_size=1, max_size=2).map
 """At least one group."""
 
 
-def sum_over(ranks: Collection[int]) -> float:
+def sum_over(ranks: Collection[int]) -> int:
     """What `all_reduce` gives where rank r brings 2 to the power of r."""
-    return float(sum(2**rank for rank in ranks))
+    return sum(2**rank for rank in ranks)

@@ -18,6 +18,7 @@ from conformance.ranks.rank_main import RankContext
 from harness.process_group import reloader
 from harness.process_group.agreement import wait_for_all
 
+_POWERS = 16  # of two, in one element
 _LEAVING_LIMIT = timedelta(seconds=10)
 MOST_KEPT = 32
 _communicated: deque[torch.Tensor] = deque(maxlen=MOST_KEPT)
@@ -60,8 +61,14 @@ def reloadable_world(
 
 
 def sum_of_ranks(context: RankContext, group: Any, device: torch.device | None = None) -> float:
-    """The sum over a group of 2 to the power of each rank, on the device of the backend under test unless another is given."""
-    tensor = torch.tensor([float(2**context.rank)], device=device or context.device)
+    """The sum over a group of 2 to the power of each rank, on the device of the backend under test unless another is given.
+
+    It is exact for any number of ranks: each element has some of the powers, no more than float32 can add up.
+    """
+    powers = torch.zeros(1 + (context.size - 1) // _POWERS)
+    powers[context.rank // _POWERS] = 2.0 ** (context.rank % _POWERS)
+    tensor = powers.to(device or context.device)
     _communicated.append(tensor)
     dist.all_reduce(tensor, group=group)
-    return float(tensor.item())
+    parts = [int(part) if part.is_integer() else part for part in tensor.tolist()]
+    return sum(part * (1 << _POWERS * place) for place, part in enumerate(parts))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _WITHOUT_DEVICES = 4
 """Ranks on simulated machines and on the CPU, which can have any number."""
 _MOST = 8
+_MOST_OF_A_HOST = 32
+"""What one request to the server can surely start: each rank takes descriptors and a part of the packet."""
 _WORKERS = "PYTEST_XDIST_WORKER_COUNT"
 
 
@@ -62,7 +64,7 @@ def plan_ranks(wanted: int | None, backend: BackendUnderTest, launched: Launched
     """The ranks of a run for which `--ranks` said `wanted`, None where it was not given; `launched` is what torchrun started, if it did.
 
     Raises:
-        OptionError: more ranks than devices, or not as many as torchrun started.
+        OptionError: more ranks than devices or than a host can start, or not as many as torchrun started.
     """
     if backend.no_device_reason is not None:
         return RankPlan(0, f"no device: {backend.no_device_reason}")
@@ -73,6 +75,8 @@ def plan_ranks(wanted: int | None, backend: BackendUnderTest, launched: Launched
             raise OptionError(f"--ranks={wanted}: torchrun started {count}; leave the option out")
         too_few = _too_few(count, "torchrun's --nnodes times --nproc-per-node")
         return RankPlan(count, too_few, backend.is_fake, needs_device, launched)
+    if wanted is not None and wanted > _MOST_OF_A_HOST:
+        raise OptionError(f"--ranks={wanted}: one host starts {_MOST_OF_A_HOST} ranks at most; torchrun starts more, on many hosts")
     if not needs_device:
         count = _WITHOUT_DEVICES if wanted is None else wanted
         return RankPlan(count, _too_few(count, "--ranks"), each_has_a_machine=backend.is_fake)

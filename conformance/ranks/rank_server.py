@@ -26,6 +26,7 @@ from typing import Any
 
 MOST = 1 << 16
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 DESCRIPTORS = 3
 _ENDING_LIMIT = 2.0  # seconds between a process's closing its files and its end
 
@@ -108,7 +109,32 @@ def end(processes: list[int], gone: list[int]) -> list[int | None]:
                 os.kill(process, signal.SIGKILL)
         if status is None:
             os.waitpid(process, 0)
+    end_orphans()
     return ended
+
+
+def become_their_parent() -> None:
+    """Have the kernel hand over to this process what its ranks started, once they are gone; where the kernel can."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_orphans() -> None:
+    """End what ranks left behind in sessions of its own, now that it is handed over to this process; and what that left behind in turn."""
+    while orphans := children():
+        for orphan in orphans:
+            os.kill(orphan, signal.SIGKILL)
+            os.waitpid(orphan, 0)
+
+
+def children() -> list[int]:
+    """This process's children; none where the system does not tell."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children") as listed:
+                found += map(int, listed.read().split())
+    return found
 
 
 def status_of(process: int, limit: float) -> int | None:
@@ -133,6 +159,7 @@ def preload(request: dict[str, Any]) -> None:
 
 def serve(control: socket.socket) -> None:
     """Answer requests until the other side closes; then end every rank."""
+    become_their_parent()
     processes: list[int] = []
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, MOST, 1024)

@@ -129,7 +129,7 @@ class ReloadableProcessGroup(dist.ProcessGroup):
             return self._group
         if self._process_id != os.getpid():
             remedy = f"process {self._process_id} made it and this one was forked from it; make groups of its own here"
-        elif self._is_abandoned or self._reloader.is_live:
+        elif self._is_abandoned or not self._reloader.awaits_reload:
             remedy = "it was destroyed for good; create it again"
         else:
             remedy = "its communicator was destroyed; call reload_process_groups() on all ranks first"

@@ -82,6 +82,12 @@ class ProcessGroupReloader:
         return torch_world.world() is not None and (self._is_live or torch_world.world() is not self._world)
 
     @property
+    def awaits_reload(self) -> bool:
+        """Whether the groups are destroyed and can come back; not where the program destroyed WORLD itself."""
+        stands = torch_world.world() is not None and torch_world.world() is self._world
+        return bool(self._broken) or (stands and not self._is_live)
+
+    @property
     def groups(self) -> tuple[ReloadableProcessGroup, ...]:
         """The groups that this rank is a member of, in the order of their creation."""
         return tuple(member.handle for member in self._members if member.handle is not None)

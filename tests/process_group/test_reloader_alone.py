@@ -46,6 +46,19 @@ def test_without_a_world_both_do_nothing() -> None:
     assert not RELOADER.is_live
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_nothing_comes_back_of_a_world_that_the_program_destroyed(before: bool) -> None:
+    init()
+    group = new_reloadable_group([0])
+    if before:
+        destroy_process_groups()
+        with pytest.raises(ProcessGroupDestroyedError, match="call reload_process_groups"):
+            total(group)
+    dist.destroy_process_group()
+    with pytest.raises(ProcessGroupDestroyedError, match="create it again"):
+        total(group)
+
+
 def test_a_group_without_a_world_is_refused_by_pytorch() -> None:
     with pytest.raises(ValueError, match="not been initialized"):
         new_reloadable_group([0])

@@ -117,6 +117,15 @@ def misbehaves(context: RankContext, how: str) -> Any:
     return context.rank
 
 
+def starts_a_daemon(_context: RankContext) -> int:
+    """A process in a session of its own, as daemons are."""
+    daemon = os.fork()
+    if daemon == 0:
+        os.setsid()
+        stall_here()
+    return daemon
+
+
 def forks_and_both_return(_context: RankContext) -> int:
     os.fork()
     return os.getpid()

@@ -143,6 +143,14 @@ def test_whatever_a_rank_does_is_reported(pool: LocalRankPool, how: str, end: st
     assert pool.run(programs.all_reduce, value=1) == [6] * 3
 
 
+def test_what_a_rank_started_ends_with_it_even_in_a_session_of_its_own(pool: LocalRankPool) -> None:
+    daemons = pool.run(programs.starts_a_daemon)
+    assert all(map(is_running, daemons))
+    pool.end_ranks()
+    assert not any(map(is_running, daemons))
+    assert pool.run(programs.all_reduce, value=1) == [6] * 3
+
+
 def test_only_the_rank_itself_answers(pool: LocalRankPool) -> None:
     ranks = pool.run(programs.process_id)
     for _ in range(3):

@@ -58,6 +58,13 @@ def test_more_ranks_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         plan_ranks(2, backend("musa", 3))
 
 
+def test_more_ranks_than_a_host_can_start_are_refused() -> None:
+    for some in (backend("cpu", 1), backend("musa", 2, is_fake=True), backend("musa", 64)):
+        assert plan_ranks(32, some).count == 32
+        with pytest.raises(OptionError, match="--ranks=33: one host starts 32 ranks at most"):
+            plan_ranks(33, some)
+
+
 def test_ranks_of_a_simulated_machine_have_a_device_each() -> None:
     pool = plan_ranks(3, backend("musa", 2, is_fake=True)).pool(BackendChoice("fake-musa"))
     try:
