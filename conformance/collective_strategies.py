@@ -43,10 +43,8 @@ def steps(draw: st.DrawFn, abilities: Abilities, groups: Sequence[list[int]], na
     if name in ROOTED:
         step["root"] = draw(st.integers(0, size - 1))
     if name == "all_to_all_single":
-        rows = st.lists(st.integers(0, 3), min_size=size, max_size=size)
-        even = draw(st.booleans())
-        step["rows"] = [[1] * size] * size if even else draw(st.lists(rows, min_size=size, max_size=size))
-        step["says_splits"] = not even
+        step["says_splits"] = draw(st.booleans())
+        step["rows"] = draw(_split_sizes(size)) if step["says_splits"] else [[1] * size] * size
     if point_to_point:
         step["messages"] = draw(_messages(size, 1 if name == "send" else 4))
     step["asynchronous"] = draw(st.booleans())
@@ -59,6 +57,17 @@ def orders(backend: BackendUnderTest) -> st.SearchStrategy[dict[str, Any]]:
     if not backend.is_fake or backend.given_schedule:
         return st.just({})
     return st.fixed_dictionaries({"schedule": st.sampled_from(_SCHEDULES), "seed": st.integers(0, 999)})
+
+
+@st.composite
+def _split_sizes(draw: st.DrawFn, size: int) -> list[list[int]]:
+    """How many rows each rank sends to each; often such that all send and receive as many, which equal splits would do as well."""
+    one = st.lists(st.integers(0, 3), min_size=size, max_size=size)
+    if draw(st.booleans()):
+        return draw(st.lists(one, min_size=size, max_size=size))
+    first, *others = draw(one)
+    turned = [first + -(first + sum(others)) % size, *others]
+    return [[turned[(receiver - sender) % size] for receiver in range(size)] for sender in range(size)]
 
 
 @st.composite

@@ -7,6 +7,9 @@ A generation is one WORLD. `destroy_process_groups` ends the present one and sta
 `reload_process_groups` ends that and starts a WORLD as the first was, with every group. WORLD is destroyed once, which takes its groups
 with it: taken one by one, overlapping groups deadlock, since a rank may make a group while another still destroys one. Each WORLD meets
 under a store prefix of its own, and its keys are deleted when the next one stands.
+
+WORLD itself is rebuilt as another object. What holds on to the first one, such as `DistributedDataParallel` without a `process_group`,
+keeps its communicator: give it a handle, for instance of `new_group()` over all ranks.
 """
 
 from __future__ import annotations
