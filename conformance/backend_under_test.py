@@ -16,6 +16,7 @@ from conformance.backends import USUAL_SCHEDULE, BackendChoice, PreparedBackend,
 from conformance.children import ChildProcesses
 from conformance.errors import ConformanceError, OptionError
 from conformance.ranks.pool import RankPool
+from conformance.simulated import machine_here
 
 if TYPE_CHECKING:
     from harness.accelerator.contract import Accelerator
@@ -132,10 +133,9 @@ class BackendUnderTest:
         """
         if not self.is_fake:
             return
-        import fakes
         from fakes.errors import FakesError
 
-        machine = fakes.installed_machine()
+        machine = machine_here()
         if machine is not None:
             try:
                 machine.reset(

@@ -14,9 +14,6 @@ from hypothesis import strategies as st
 from conformance.backend_under_test import BackendUnderTest
 from conformance.programs.collective_program import REDUCING, ROOTED, Abilities, Step
 
-_SCHEDULES = ("eager", "lazy", "seeded", "directed")
-"""Every schedule of a simulated machine."""
-
 
 @st.composite
 def shapes(draw: st.DrawFn) -> list[int]:
@@ -56,7 +53,9 @@ def orders(backend: BackendUnderTest) -> st.SearchStrategy[dict[str, Any]]:
     """An `order` of `conformance.rank_programs.simulated_order`: a real device has its own, and so has a run that was given one."""
     if not backend.is_fake or backend.given_schedule:
         return st.just({})
-    return st.fixed_dictionaries({"schedule": st.sampled_from(_SCHEDULES), "seed": st.integers(0, 999)})
+    from fakes.settings import SCHEDULES
+
+    return st.fixed_dictionaries({"schedule": st.sampled_from(list(SCHEDULES)), "seed": st.integers(0, 999)})
 
 
 @st.composite

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
+from conformance.simulated import machine_here
+
 
 def open_contexts(device_type: str, count: int) -> set[int] | None:
     """The local indices of the devices with a context; None where nothing here can tell."""
-    fakes: Any = sys.modules.get("fakes")
-    machine = fakes.installed_machine() if fakes is not None else None
+    machine = machine_here()
     if machine is not None and machine.persona.device_type == device_type:
         return set(machine.open_contexts)
     has_context = _driver_question(device_type)

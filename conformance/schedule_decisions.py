@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from conformance.simulated import machine_here
+
 if TYPE_CHECKING:
     from conformance.backend_under_test import BackendUnderTest
 
@@ -36,10 +38,9 @@ def smallest_decisions(
     """The decisions of a failing run of which none can be left out; None where no order that decisions make fails. `fails` runs the program
     on the machine as it was just restarted; the first try is the random order of `seed`. `names` are the program's own of its streams, by
     device and by the stream's number there."""
-    import fakes
     from fakes.scheduling.policies import Recorded, Seeded
 
-    machine = fakes.installed_machine()
+    machine = machine_here()
     if machine is None:
         return None
     devices = backend.device_count

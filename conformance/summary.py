@@ -12,6 +12,7 @@ from conformance import CONTRACT_REVISION
 from conformance.clauses import AREAS
 from conformance.outcomes import FAILING, Outcome
 from conformance.recording import CheckRecord, RunResults
+from conformance.shortening import beginning
 
 if TYPE_CHECKING:
     import pytest
@@ -129,9 +130,7 @@ def _ranges(clause_ids: list[str]) -> str:
 
 def _reason(check: CheckRecord) -> str:
     text = check.text.strip().splitlines()[0] if check.text.strip() else check.outcome
-    example = " ".join(check.example.split())
-    if len(example) > _EXAMPLE_LIMIT:
-        example = f"{example[:_EXAMPLE_LIMIT]} …"
+    example = beginning(" ".join(check.example.split()), _EXAMPLE_LIMIT)
     return f"{text}  [{example}]" if example else text
 
 

@@ -99,7 +99,7 @@ def test_an_asynchronous_collective_takes_its_place_on_streams(backend: BackendU
             right = [drawn["additions"] * total]
             for rank, values in enumerate(found):
                 what = f"rank {rank}: after wait() the stream read {values[number]}; due was {right}"
-                require(values[number] == right, f"{what} \n{drawn}, {order}")
+                require(values[number] == right, f"{what}\n{drawn}, {order}")
 
     run_on_ranks(backend, "order", programs.ordered, judge, rounds=rounds, order=order)
 

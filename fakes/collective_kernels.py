@@ -171,9 +171,9 @@ def gather_parts(transport: Any, parts: list[torch.Tensor], own: torch.Tensor, r
     if len({part.numel() for part in parts}) == 1:
         return [transport.allgather([parts], [own], options(c10d.AllgatherOptions, timeout))]
     parts[rank].copy_(own)
-    roots = enumerate(parts)
     return [
-        transport.broadcast([part], options(c10d.BroadcastOptions, timeout, rootRank=root, rootTensor=0)) for root, part in roots
+        transport.broadcast([part], options(c10d.BroadcastOptions, timeout, rootRank=root, rootTensor=0))
+        for root, part in enumerate(parts)
     ]
 
 

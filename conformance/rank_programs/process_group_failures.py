@@ -20,6 +20,7 @@ import torch.distributed as dist
 from conformance.rank_programs.reloadable_worlds import reloadable_world, sum_of_ranks
 from conformance.ranks.rank_main import SLOW_TIMEOUT, RankContext
 from harness.process_group import recipe, reloader, torch_world
+from harness.process_group.agreement import wait_for_all
 
 SLOWNESS = 0.5  # seconds that a slow rank is late, well below any timeout here
 SURVIVORS_TIMEOUT = SLOW_TIMEOUT
@@ -65,8 +66,7 @@ def one_rank_fails(
 
 def _meet(context: RankContext, store: Any, what: str) -> None:
     context.operation(f"waiting for all ranks to {what}")
-    store.set(f"{what} {context.rank}", "1")
-    store.wait([f"{what} {rank}" for rank in range(context.size)])
+    wait_for_all(what, store, context.size, None)
 
 
 def _cycle_and_sum(context: RankContext, made: Any, group: Any, before: Callable[[str], None] | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from conformance.ranks.rank_main import RankContext
+from conformance.simulated import machine_here
 
 
 @contextmanager
@@ -17,7 +18,7 @@ def order_of_work(context: RankContext, order: Mapping[str, Any]) -> Iterator[bo
     """Have a simulated machine follow an `order` (its `schedule` and `seed`; none is the usual one) inside the block, which must hold all
     tensors that it makes. The value is whether there is such a machine. A rank that raises inside is of no further use, and is replaced.
     """
-    machine = _simulated_machine()
+    machine = machine_here()
     if machine is None or not order:
         yield machine is not None
         return
@@ -25,14 +26,6 @@ def order_of_work(context: RankContext, order: Mapping[str, Any]) -> Iterator[bo
     _reset(context, machine, order["schedule"], order["seed"])
     yield True
     _reset(context, machine, usual.schedule, usual.seed)
-
-
-def _simulated_machine() -> Any:
-    try:
-        import fakes
-    except ImportError:  # it may need a newer PyTorch than the ranks have
-        return None
-    return fakes.installed_machine()
 
 
 def _reset(context: RankContext, machine: Any, schedule: Any, seed: int) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.ranks.errors import RankFailure
+from conformance.shortening import beginning
 
 VALUE, RAISED, DIED, STALLED = "value", "raised", "died", "stalled"
 USUAL_GRACE = 9.0
@@ -48,8 +49,7 @@ class RankEnd:
     def described(self) -> str:
         """For a person: the rank, how it ended and where it was."""
         if self.how == VALUE:
-            value = repr(self.value)
-            return f"rank {self.rank}: ended well with {value if len(value) <= _VALUE_LIMIT else f'{value[:_VALUE_LIMIT]} …'}"
+            return f"rank {self.rank}: ended well with {beginning(repr(self.value), _VALUE_LIMIT)}"
         parts = [f"rank {self.rank}: {self.how}" + (f" in {self.operation}" if self.operation else "")]
         for title, text in (("", self.text), ("stack", self.stack), ("last lines", self.log)):
             if text.strip():

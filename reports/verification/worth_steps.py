@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from conformance.effort_sizes import EXAMPLES
+from conformance.shortening import beginning
 from reports.known_failures import problems
 from reports.levels import count_outcomes, judge
 from reports.rendering import REPORT
@@ -44,8 +45,7 @@ def find_verdict(examined: Examined) -> Iterator[Said]:
 
 
 def _short(value: object) -> str:
-    text = ", ".join(_name(part) for part in value) if isinstance(value, tuple) else str(value)
-    return text if len(text) <= 250 else f"{text[:250]} …"
+    return beginning(", ".join(_name(part) for part in value) if isinstance(value, tuple) else str(value), 250)
 
 
 def _name(part: object) -> str:
