@@ -21,12 +21,14 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 Check = TypeVar("Check", bound=Callable[..., Any])
 
 
-def clause(*clause_ids: str, tier: str | None = None, examples: float = 1.0, shrinks: bool = True) -> Callable[[Check], Check]:
+def clause(
+    *clause_ids: str, tier: str | None = None, examples: float = 1.0, shrinks: bool = True, long: bool = False
+) -> Callable[[Check], Check]:
     """Name the clauses that a check covers.
 
     `tier` chooses among the tiers of clauses that have several, or asks for more than the clauses do; `examples` scales the number
     of Hypothesis examples that the effort asks for, for checks whose examples are dear. Where `shrinks` is false, Hypothesis leaves a
-    failing example as it is: the check makes it smaller itself.
+    failing example as it is: the check makes it smaller itself. Among several workers, checks that take `long` start first.
 
     Raises:
         UnknownClauseError: an id that the contract does not have.
@@ -38,7 +40,7 @@ def clause(*clause_ids: str, tier: str | None = None, examples: float = 1.0, shr
         get_clause(clause_id)
     if tier is not None:
         Tier(tier)
-    return pytest.mark.clause(*clause_ids, tier=tier, examples=examples, shrinks=shrinks)
+    return pytest.mark.clause(*clause_ids, tier=tier, examples=examples, shrinks=shrinks, long=long)
 
 
 def require(condition: object, message: str) -> None:

@@ -19,24 +19,25 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import ChildDied, ChildFailed, ChildTimeout
+from conformance.shared_servers import connection_to, preload_request
 
 _SERVER = Path(__file__).with_name("zygote_server.py")
+ZYGOTE = (sys.executable, str(_SERVER), "zygote")
+"""The command that starts a zygote; what follows are its sockets."""
 SHARED_ZYGOTE = "ACCELERATOR_CONFORMANCE_ZYGOTE"
-"""The environment variable with the socket of a zygote to share."""
+"""The environment variable with the socket of a zygote to share (`shared_servers.py`)."""
 _GRACE = 30.0  # seconds beyond a child's own limit before the zygote itself is given up
 
 
 class ChildProcesses:
     """Runs child programs; owns the zygote, which starts with `warm_up` or the first request and ends with `close`.
 
-    `preload` names modules that the zygote imports besides torch; the suite's own checks need one without any of this project. `listen`
-    is the path of a socket where runs of the suite, which find it in `SHARED_ZYGOTE`, may use this zygote instead of starting one; only
-    tests of the suite need that.
+    `preload` names modules that the zygote imports besides torch; the suite's own checks need one without any of this project. Where
+    `SHARED_ZYGOTE` names a zygote that listens, that one is used.
     """
 
-    def __init__(self, preload: tuple[str, ...] = (), listen: Path | None = None) -> None:
+    def __init__(self, preload: tuple[str, ...] = ()) -> None:
         self._preload = preload
-        self._listen = listen
         self._is_answering = False
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -46,35 +47,17 @@ class ChildProcesses:
         if self._control is not None and (self._zygote is None or self._zygote.poll() is None):
             return
         self.close()
-        shared = os.environ.get(SHARED_ZYGOTE, "")
-        if shared and self._listen is None:
-            self._control = socket.socket(socket.AF_UNIX)
-            self._control.connect(shared)
-            return
-        with contextlib.ExitStack() as given_away:
-            ours, theirs = socket.socketpair()
-            ends = [given_away.enter_context(theirs)]
-            if self._listen is not None:
-                ends.append(given_away.enter_context(socket.socket(socket.AF_UNIX)))
-                ends[1].bind(str(self._listen))
-                ends[1].listen()
-            descriptors = [end.fileno() for end in ends]
-            self._zygote = subprocess.Popen(
-                [sys.executable, str(_SERVER), "zygote", *map(str, descriptors)], pass_fds=descriptors, stdin=subprocess.DEVNULL
-            )
-        self._control = ours
+        self._control = connection_to(os.environ.get(SHARED_ZYGOTE, ""), socket.SOCK_STREAM) or self._started()
         if self._preload:
-            ours.sendall(json.dumps({"preload": self._preload, "sys_path": sys.path}).encode() + b"\n")
+            self._control.sendall(preload_request(self._preload))
 
     def close(self) -> None:
         """End the zygote and its child; nothing is left behind."""
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self._listen is not None:
-            self._listen.unlink(missing_ok=True)
         if self._zygote is not None:
-            if not self._is_answering and self._listen is None:
+            if not self._is_answering:
                 self._zygote.kill()  # it has no child, and may still be importing torch
             try:
                 self._zygote.wait(timeout=10)
@@ -83,6 +66,12 @@ class ChildProcesses:
                 self._zygote.wait()
             self._zygote = None
         self._is_answering = False
+
+    def _started(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._zygote = subprocess.Popen([*ZYGOTE, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        return ours
 
     def run(
         self,

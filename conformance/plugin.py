@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conformance import efforts, forked_examples, hook_specifications, isolation, summary
+from conformance import efforts, forked_examples, hook_specifications, isolation, summary, workers
 from conformance.backend_under_test import BackendUnderTest
+from conformance.backends import FAKE_PREFIX
 from conformance.errors import ConformanceError, OptionError
 from conformance.options import add_options, read_options
 from conformance.outcomes import Outcome
@@ -82,10 +83,13 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker; open the journal of a worker; have SIGTERM end a run as Ctrl-C does, with nothing left behind."""
-    config.addinivalue_line("markers", "clause(*ids, tier, examples, shrinks): the contract clauses that a check covers")
+    """Declare the marker; open the journal of a worker, or prepare several; have SIGTERM end a run as Ctrl-C does, with nothing left
+    behind."""
+    config.addinivalue_line("markers", "clause(*ids, tier, examples, shrinks, long): the contract clauses that a check covers")
     if SESSION in config.stash:
         config.stash[SESSION].journal = isolation.Journal.of_worker(config)
+        if not config.option.collectonly:
+            workers.prepare(config, simulated=config.stash[SESSION].options.choice.backend.startswith(FAKE_PREFIX))
     if not hasattr(config, "workerinput"):
         config.add_cleanup(_end_on_sigterm_as_on_an_interrupt().close)
 
@@ -115,7 +119,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
-    """Let `-k` find checks by clause, and scale the number of examples."""
+    """Let `-k` find checks by clause, scale the number of examples, and order the checks."""
     session = config.stash[SESSION]
     for item in items:
         marker = item.get_closest_marker("clause")
@@ -124,6 +128,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
         item.extra_keyword_matches.update(marker.args)
         session.collect(item.nodeid, marker.args, marker.kwargs["tier"])
         efforts.scale_examples(_function(item), marker.kwargs["examples"], shrinks=marker.kwargs["shrinks"])
+    items[:] = workers.long_checks_first(items, config)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

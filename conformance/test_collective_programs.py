@@ -23,7 +23,7 @@ def test_programs_of_collectives_give_the_models_result(backend: BackendUnderTes
     run_on_ranks(backend, "programs", programs.run, against_model(groups, drawn), groups=groups, steps=drawn, order=order)
 
 
-@clause("COL-3", examples=0.08)
+@clause("COL-3", examples=0.08, long=True)
 @given(data=st.data())
 def test_programs_with_reloads_give_the_models_result(backend: BackendUnderTest, data: st.DataObject) -> None:
     """As above on a few groups, all of which are destroyed and rebuilt between."""

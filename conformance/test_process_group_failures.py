@@ -22,7 +22,7 @@ _hows = st.sampled_from(["killed", "stalled"])
 _COLLECTIVE = "before a collective"
 
 
-@clause("PGL-9", examples=0.05)
+@clause("PGL-9", examples=0.05, long=True)
 @given(step=st.sampled_from(sorted(set(programs.STEPS) - {_COLLECTIVE})), how=_hows, failing=st.integers(0, 7), topology=topologies)
 def test_when_a_rank_fails_in_a_cycle_the_others_end_in_time(
     backend: BackendUnderTest, step: str, how: str, failing: int, topology: Topology
@@ -30,7 +30,7 @@ def test_when_a_rank_fails_in_a_cycle_the_others_end_in_time(
     _require_good_ends(backend, step, how, failing, topology)
 
 
-@clause("PGL-9", examples=0.02)
+@clause("PGL-9", examples=0.02, long=True)
 @given(how=_hows, failing=st.integers(0, 7), topology=topologies)
 def test_when_a_rank_fails_before_a_collective_the_others_end_in_time(
     backend: BackendUnderTest, how: str, failing: int, topology: Topology
@@ -38,7 +38,7 @@ def test_when_a_rank_fails_before_a_collective_the_others_end_in_time(
     _require_good_ends(backend, _COLLECTIVE, how, failing, topology)
 
 
-@clause("PGL-9", examples=0.06)
+@clause("PGL-9", examples=0.06, long=True)
 @given(step=st.sampled_from(sorted(programs.STEPS)), failing=st.integers(0, 7), topology=topologies)
 def test_a_rank_that_is_slow_is_waited_for(backend: BackendUnderTest, step: str, failing: int, topology: Topology) -> None:
     _require_good_ends(backend, step, "slow", failing, topology)

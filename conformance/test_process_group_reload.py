@@ -24,7 +24,7 @@ _rounds = st.lists(
 )
 
 
-@clause("PGL-3", "PGL-4", examples=0.15)
+@clause("PGL-3", "PGL-4", examples=0.15, long=True)
 @given(topology=topologies, before=st.integers(0, 2), rounds=_rounds, by_pytorch=st.booleans())
 def test_collectives_are_right_after_every_cycle(
     backend: BackendUnderTest, topology: Topology, before: int, rounds: list[dict[str, int]], by_pytorch: bool
@@ -51,7 +51,7 @@ def test_collectives_are_right_after_every_cycle(
             )
 
 
-@clause("PGL-5", "PGL-7", examples=0.1)
+@clause("PGL-5", "PGL-7", examples=0.1, long=True)
 @given(topology=topologies, rounds=_rounds)
 def test_both_are_idempotent_with_control_traffic_between(
     backend: BackendUnderTest, topology: Topology, rounds: list[dict[str, int]]
@@ -127,7 +127,7 @@ def _asked_groups(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
-@clause("PGL-2", examples=0.12)
+@clause("PGL-2", examples=0.12, long=True)
 @given(
     asked=_asked_groups(),
     world=st.fixed_dictionaries({"timeout": st.sampled_from([6.0, 9.0, 1800.0]), "level": _levels}),

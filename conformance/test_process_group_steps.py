@@ -24,7 +24,7 @@ _SLACK = {"KiB of memory": 64 * _CYCLES, "Python objects": _CYCLES // 2}
 """What may grow by chance: caches and arenas fill up, but not by a group's worth each cycle. Everything else stays as it is."""
 
 
-@clause("PGL-6")
+@clause("PGL-6", long=True)
 def test_fifty_cycles_leak_nothing(backend: BackendUnderTest) -> None:
     size = backend.ranks.size
     groups = [[0, size - 1]]  # WORLD is the other one
@@ -47,7 +47,7 @@ def test_nobody_goes_on_before_all_are_there(backend: BackendUnderTest, topology
     require(not answers[late], f"another rank {what} while rank {late} was still {step}")
 
 
-@clause("PGL-8", examples=0.06)
+@clause("PGL-8", examples=0.06, long=True)
 @given(topology=topologies, cycle_count=st.integers(1, 3))
 def test_each_generation_meets_under_keys_of_its_own(backend: BackendUnderTest, topology: Topology, cycle_count: int) -> None:
     groups = topology.groups(backend.ranks.size)

@@ -4,16 +4,13 @@ For: running a child program with other environment variables, before anything o
 zygote has torch and nothing of the project, so a fork costs a tenth of a second instead of torch's import. Not for: ranks (a pool of
 their own), or for knowing what a child program is (`child_main.py`).
 
-Usage: `zygote_server.py zygote CONTROL_FD [LISTEN_FD]` serves requests (one line of JSON each) until the other end of CONTROL closes, and
-meanwhile whoever connects to LISTEN, one client at a time; `zygote_server.py once RESULT_FD` reads one request from standard input and
-answers on the descriptor.
+Usage: `zygote_server.py zygote CONTROL_FD [LISTEN_FD]` serves requests (one line of JSON each) until the other end of CONTROL closes; with
+LISTEN, a zygote is forked for whoever connects there, until CONTROL closes. `zygote_server.py once RESULT_FD` reads one request from
+standard input and answers on the descriptor.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import importlib
 import json
 import os
 import select
@@ -23,7 +20,13 @@ import sys
 import tempfile
 import time
 import traceback
+from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)  # its own folder has names that must not shadow anybody's
+
+from conformance import warm_server
 
 LOG_LIMIT = 8000  # characters of a child's output that are handed back
 
@@ -34,7 +37,7 @@ def run_request(request: dict[str, Any]) -> dict[str, Any]:
         sys.path[:] = request["sys_path"]
         os.chdir(request["directory"])
         if "torch" in sys.modules:
-            import_device_backends()
+            warm_server.import_device_backends()
         from conformance import child_main  # type: ignore[import-not-found, unused-ignore]
 
         return {"value": child_main.run(request)}
@@ -42,36 +45,11 @@ def run_request(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": traceback.format_exc(), "type": type(error).__name__, "message": str(error)}
 
 
-def import_device_backends() -> None:
-    """Load PyTorch's device backends, which the zygote put off so that they see the child's variables."""
-    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
-        import torch
-
-        load = getattr(torch, "_import_device_backends", None)
-        if load is not None:
-            load()
-
-
 def send(descriptor: int, answer: dict[str, Any]) -> None:
     """Write one line of JSON, whole."""
     data = json.dumps(answer).encode() + b"\n"
     while data:
         data = data[os.write(descriptor, data) :]
-
-
-def serve_all(control: socket.socket, listener: socket.socket | None) -> None:
-    """Serve the suite until it closes its end, and in between whoever connects."""
-    if listener is None:
-        serve(control)
-        return
-    while True:
-        ready, _, _ = select.select([control.fileno(), listener.fileno()], [], [])
-        if control.fileno() in ready and not control.recv(1, socket.MSG_PEEK):
-            return
-        if listener.fileno() in ready:
-            client, _ = listener.accept()
-            with client:
-                serve(client)
 
 
 def serve(control: socket.socket) -> None:
@@ -86,22 +64,12 @@ def serve(control: socket.socket) -> None:
         line, _, pending = pending.partition(b"\n")
         request = json.loads(line)
         if "preload" in request:
-            preload(request)
+            warm_server.preload(request)
             continue
         answer = fork_child(request, control)
         if answer is None:
             return
         send(control.fileno(), answer)
-
-
-def preload(request: dict[str, Any]) -> None:
-    """Import modules here, so that every child has them; one that fails is left to the children, which can report it."""
-    sys.path[:] = request["sys_path"]
-    for name in request["preload"]:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-    gc.collect()
-    gc.freeze()  # children then neither walk nor copy what was made here
 
 
 def fork_child(request: dict[str, Any], control: socket.socket) -> dict[str, Any] | None:
@@ -181,28 +149,14 @@ def end_group(child: int) -> None:
 
 def main() -> None:
     """See the module's docstring."""
-    mode, descriptor = sys.argv[1], int(sys.argv[2])
-    sys.path.pop(0)  # the suite's folder: its module names must not shadow anybody's
+    sys.path.pop(0)
+    mode, *descriptors = sys.argv[1:]
     if mode == "once":
         answer = run_request(json.loads(sys.stdin.readline()))
         sys.stdout.flush()
-        send(descriptor, answer)
+        send(int(descriptors[0]), answer)
         os._exit(0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    autoload = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD")
-    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-    import torch
-
-    torch.set_num_threads(1)
-    # PyTorch imports it, and with it sympy, at the first operator on a device of Python's; each child would pay for that.
-    with contextlib.suppress(Exception):
-        importlib.import_module("torch.fx.experimental.symbolic_shapes")
-    os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD")
-    if autoload is not None:
-        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = autoload
-    listener = socket.socket(fileno=int(sys.argv[3])) if len(sys.argv) > 3 else None
-    with socket.socket(fileno=descriptor) as control:
-        serve_all(control, listener)
+    warm_server.serve_on(descriptors, serve)
 
 
 if __name__ == "__main__":

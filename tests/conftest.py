@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 from suite_runner import SuiteRun, run_suite
 
-from conformance.children import SHARED_ZYGOTE, ChildProcesses
-from conformance.ranks.server import SHARED_SERVER, SIMULATED, SharedRankServer
+from conformance.children import SHARED_ZYGOTE, ZYGOTE, ChildProcesses
+from conformance.ranks.server import RANK_SERVER, SHARED_SERVER, preloaded
+from conformance.shared_servers import SharedServer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,17 +48,16 @@ def children() -> Iterator[ChildProcesses]:
 def shared_zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The socket of a zygote with nothing but torch, for the child processes of every run of the suite."""
     path = tmp_path_factory.mktemp("zygote") / "socket"
-    processes = ChildProcesses(listen=path)
-    processes.warm_up()
+    server = SharedServer(ZYGOTE, path, socket.SOCK_STREAM)
     yield path
-    processes.close()
+    server.close()
 
 
 @pytest.fixture(scope="session")
 def shared_rank_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The socket of a server that forks the ranks of every run of the suite."""
     path = tmp_path_factory.mktemp("ranks") / "socket"
-    server = SharedRankServer(path, preload=("fakes.faults", *(f"fakes.{name}" for name in SIMULATED)))
+    server = SharedServer(RANK_SERVER, path, socket.SOCK_SEQPACKET, (*preloaded(simulated=True), "fakes.faults"))
     yield path
     server.close()
 

@@ -17,8 +17,8 @@ import socket
 import sys
 from typing import Any
 
+from conformance import warm_server
 from conformance.ranks import launch as launches
-from conformance.ranks import rank_server
 from conformance.ranks.launch import Launch, Meeting
 from conformance.ranks.lines import Lines
 from conformance.ranks.local_pool import LocalRankPool
@@ -34,7 +34,7 @@ def follow(launch: Launch) -> int:
     """Be a follower from start to end; the exit code."""
     server = ForkedRankServer()
     try:
-        rank_server.import_torch()
+        warm_server.import_torch()
         server.warm_up()
         return serve(launch, launches.find_meeting(launch), server)
     except KeyboardInterrupt:

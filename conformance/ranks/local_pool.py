@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from conformance.backends import FAKE_PREFIX
 from conformance.ranks.pool import DIED, STALLED, USUAL_GRACE, VALUE, RankEnd, RankPool, program_path
-from conformance.ranks.server import SIMULATED, RankServer
+from conformance.ranks.server import RankServer
 from conformance.ranks.store_server import start_store
 
 _STACK_LIMIT = 2.0  # seconds for a stalled rank to write its stack
@@ -110,7 +110,7 @@ class LocalRankPool(RankPool):
             "store": store,
         }
         simulated = str(backend["backend"]).startswith(FAKE_PREFIX)
-        self.server = server or RankServer([f"fakes.{name}" for name in SIMULATED] if simulated else ())
+        self.server = server or RankServer(simulated=simulated)
         self._store: Any = None
         self._ranks: list[_Rank] = []
 

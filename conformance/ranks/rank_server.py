@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import json
 import os
 import select
@@ -22,10 +21,14 @@ import socket
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
-MOST = 1 << 16
-PR_SET_PDEATHSIG = 1
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # its own folder has names that must not shadow anybody's
+
+from conformance import warm_server
+
 PR_SET_CHILD_SUBREAPER = 36
 DESCRIPTORS = 3
 _ENDING_LIMIT = 2.0  # seconds between a process's closing its files and its end
@@ -49,7 +52,7 @@ def become_rank(rank: int, request: dict[str, Any], descriptors: list[int], cont
     status = 1
     try:
         os.setsid()
-        end_with_the_server()
+        warm_server.end_with_the_server()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         control.close()
         own = descriptors[rank * DESCRIPTORS : (rank + 1) * DESCRIPTORS]
@@ -63,7 +66,7 @@ def become_rank(rank: int, request: dict[str, Any], descriptors: list[int], cont
         sys.path[:] = request["sys_path"]
         os.chdir(request["directory"])
         os.environ.update(request["environment"])
-        import_device_backends()
+        warm_server.import_device_backends()
         from conformance.ranks import rank_main  # type: ignore[import-not-found, unused-ignore]
 
         rank_main.serve(request, socket.socket(fileno=own[0]), own[2])
@@ -76,25 +79,6 @@ def become_rank(rank: int, request: dict[str, Any], descriptors: list[int], cont
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
-
-
-def import_device_backends() -> None:
-    """Load PyTorch's device backends, which the server put off so that each rank has its own."""
-    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
-        import torch
-
-        load = getattr(torch, "_import_device_backends", None)
-        if load is not None:
-            load()
-
-
-def end_with_the_server() -> None:
-    """Have the kernel end this process when the server is gone, in whatever manner; where the kernel can."""
-    server = os.getppid()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != server:
-        os._exit(1)
 
 
 def end(processes: list[int], gone: list[int]) -> list[int | None]:
@@ -149,25 +133,17 @@ def status_of(process: int, limit: float) -> int | None:
         select.select([], [], [], 0.005)
 
 
-def preload(request: dict[str, Any]) -> None:
-    """Import modules here, so that every rank has them; one that fails is left to the ranks, which can report it."""
-    sys.path[:] = request["sys_path"]
-    for name in request["preload"]:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-
-
 def serve(control: socket.socket) -> None:
     """Answer requests until the other side closes; then end every rank."""
     become_their_parent()
     processes: list[int] = []
     while True:
-        data, descriptors, _, _ = socket.recv_fds(control, MOST, 1024)
+        data, descriptors, _, _ = socket.recv_fds(control, warm_server.MOST, 1024)
         if not data:
             break
         request = json.loads(data)
         if "preload" in request:
-            preload(request)
+            warm_server.preload(request)
             continue
         if "start" in request:
             processes = start(request, descriptors, control)
@@ -180,55 +156,6 @@ def serve(control: socket.socket) -> None:
     end(processes, [])
 
 
-def serve_whoever_connects(control: socket.socket, listener: socket.socket) -> None:
-    """Fork a server for each client until the other side of `control` closes."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
-    while True:
-        ready, _, _ = select.select([control, listener], [], [])
-        if control in ready:
-            data = control.recv(MOST)
-            if not data:
-                return
-            preload(json.loads(data))
-        if listener in ready:
-            client, _ = listener.accept()
-            with client:
-                if os.fork() == 0:
-                    try:
-                        end_with_the_server()
-                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                        control.close()
-                        listener.close()
-                        serve(client)
-                    finally:
-                        os._exit(0)
-
-
-def main() -> None:
-    """See the module's docstring."""
-    sys.path.pop(0)  # the folder of this file: its module names must not shadow anybody's
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    import_torch()
-    with socket.socket(fileno=int(sys.argv[1])) as control:
-        if len(sys.argv) > 2:
-            with socket.socket(fileno=int(sys.argv[2])) as listener:
-                serve_whoever_connects(control, listener)
-        else:
-            serve(control)
-
-
-def import_torch() -> None:
-    """Import torch alone, for one thread, without the device backends that each rank loads."""
-    autoload = os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD")
-    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-    import torch
-
-    torch.set_num_threads(1)
-    if autoload is None:
-        del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
-    else:
-        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = autoload
-
-
 if __name__ == "__main__":
-    main()
+    sys.path.pop(0)
+    warm_server.serve_on(sys.argv[1:], serve)

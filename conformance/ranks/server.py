@@ -1,6 +1,6 @@
 """The process that forks ranks, from the pool's side.
 
-For: starting it, sharing one among test runs, and ending it, with its ranks, in whatever manner the pool goes away. Not for: what it does
+For: starting it, or finding one that is shared, and ending it, with its ranks, in whatever manner the pool goes away. Not for: what it does
 (`rank_server.py`) or talking to ranks (`local_pool.py`).
 """
 
@@ -18,16 +18,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance import warm_server
 from conformance.ranks import rank_server
+from conformance.shared_servers import connection_to, preload_request
 
-_SCRIPT = Path(__file__).with_name("rank_server.py")
+RANK_SERVER = (sys.executable, str(Path(__file__).with_name("rank_server.py")))
+"""The command that starts a server; what follows are its sockets."""
 _START_LIMIT = 60.0  # seconds for the server to import torch
 SHARED_SERVER = "ACCELERATOR_CONFORMANCE_RANK_SERVER"
-"""The environment variable with the socket of a server that forks a server for each pool; only tests of the suite share one."""
+"""The environment variable with the socket of a server that forks a server for each pool (`shared_servers.py`)."""
 _PRELOADED = (
     "torch.distributed.device_mesh",
     "torch.distributed.tensor",
-    "torch.fx.experimental.symbolic_shapes",  # PyTorch imports it with the first tensor of a subclass
     "conformance.ranks.rank_main",
     "conformance.child_main",
     "conformance.backends",
@@ -38,7 +40,7 @@ _PRELOADED = (
     "harness.accelerator.default",
 )
 """What every rank needs; importing it once is most of what starting one would take."""
-SIMULATED = (
+_SIMULATED = (
     "autocast",
     "factories",
     "management_library",
@@ -51,11 +53,16 @@ SIMULATED = (
 """The modules of `fakes` that simulating a machine imports."""
 
 
+def preloaded(*, simulated: bool) -> tuple[str, ...]:
+    """The modules that every rank needs, on a simulated machine or not."""
+    return (*_PRELOADED, *(f"fakes.{name}" for name in _SIMULATED)) if simulated else _PRELOADED
+
+
 class RankServer:
     """One server; started by `warm_up` or the first request, again after it died, and gone after `close`."""
 
-    def __init__(self, preload: Sequence[str] = ()) -> None:
-        self._preload = (*_PRELOADED, *preload)
+    def __init__(self, *, simulated: bool = False) -> None:
+        self._preload = preloaded(simulated=simulated)
         self.process: subprocess.Popen[bytes] | _Forked | None = None
         self._control: socket.socket | None = None
 
@@ -64,11 +71,10 @@ class RankServer:
         if self._control is not None and (self.process is None or self.process.poll() is None):
             return
         self.close()
-        shared = os.environ.get(SHARED_SERVER, "")
-        ours = _connected(shared) if shared else self._started()
+        ours = connection_to(os.environ.get(SHARED_SERVER, ""), socket.SOCK_SEQPACKET) or self._started()
         ours.settimeout(_START_LIMIT)
         self._control = ours
-        ours.send(json.dumps({"preload": self._preload, "sys_path": sys.path}).encode())
+        ours.send(preload_request(self._preload))
 
     def start(self, ranks: Sequence[dict[str, Any]], descriptors: Sequence[int]) -> list[int]:
         """Fork ranks; their process ids."""
@@ -105,7 +111,7 @@ class RankServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, str(_SCRIPT), str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+                [*RANK_SERVER, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
             )
         return ours
 
@@ -136,7 +142,7 @@ class ForkedRankServer(RankServer):
         if child == 0:
             try:
                 ours.close()
-                rank_server.end_with_the_server()
+                warm_server.end_with_the_server()
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 rank_server.serve(theirs)
@@ -178,37 +184,3 @@ class _Forked:
         """End it by force."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-
-
-class SharedRankServer:
-    """A server that many runs of the suite use, one after the other or at once, through `SHARED_SERVER`: for tests of the suite."""
-
-    def __init__(self, path: Path, preload: Sequence[str] = ()) -> None:
-        self._path = path
-        with contextlib.ExitStack() as given_away:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            ends = [given_away.enter_context(theirs), given_away.enter_context(_seqpacket())]
-            ends[1].bind(str(path))
-            ends[1].listen()
-            descriptors = [end.fileno() for end in ends]
-            self._process = subprocess.Popen(
-                [sys.executable, str(_SCRIPT), *map(str, descriptors)], pass_fds=descriptors, stdin=subprocess.DEVNULL
-            )
-        self._control = ours
-        ours.send(json.dumps({"preload": [*_PRELOADED, *preload], "sys_path": sys.path}).encode())
-
-    def close(self) -> None:
-        """End it, and whatever it forked."""
-        self._control.close()
-        self._path.unlink(missing_ok=True)
-        self._process.wait(timeout=_START_LIMIT)
-
-
-def _seqpacket() -> socket.socket:
-    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-
-def _connected(path: str) -> socket.socket:
-    connection = _seqpacket()
-    connection.connect(path)
-    return connection

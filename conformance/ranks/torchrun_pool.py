@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from conformance import warm_server
 from conformance.ranks import launch as launches
-from conformance.ranks import rank_server
 from conformance.ranks.followers import fork_follower
 from conformance.ranks.launch import Launch
 from conformance.ranks.lines import Lines
@@ -35,7 +35,7 @@ class LaunchedRun:
         Raises:
             TimeoutError: some did not come.
         """
-        rank_server.import_torch()
+        warm_server.import_torch()
         self.launch = launch
         self.lost = ""
         listener, meeting, self._launchers_store = launches.open_meeting(launch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,8 @@ from conformance.ranks import device_leases
 from conformance.ranks.device_leases import lease_device
 from conformance.ranks.errors import DeviceLeaseError
 from conformance.ranks.plan import plan_ranks
-from conformance.ranks.server import SHARED_SERVER, SharedRankServer
+from conformance.ranks.server import RANK_SERVER, SHARED_SERVER, preloaded
+from conformance.shared_servers import SharedServer
 
 
 def backend(device_type: str, devices: int, *, is_fake: bool = False, no_device_reason: str | None = None) -> Any:
@@ -96,7 +98,7 @@ def test_two_ranks_never_have_one_device(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_many_pools_share_a_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    server = SharedRankServer(path)
+    server = SharedServer(RANK_SERVER, path, socket.SOCK_SEQPACKET, preloaded(simulated=False))
     monkeypatch.setenv(SHARED_SERVER, str(path))
     pools = [plan_ranks(2, backend("cpu", 1)).pool(BackendChoice("cpu")) for _ in range(2)]
     processes = [process for pool in pools for process in pool.run(programs.process_id)]
