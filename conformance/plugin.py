@@ -16,7 +16,6 @@ import pytest
 
 from conformance import efforts, forked_examples, hook_specifications, isolation, summary, workers
 from conformance.backend_under_test import BackendUnderTest
-from conformance.backends import FAKE_PREFIX
 from conformance.errors import ConformanceError, OptionError
 from conformance.options import add_options, read_options
 from conformance.outcomes import Outcome
@@ -87,9 +86,10 @@ def pytest_configure(config: pytest.Config) -> None:
     behind."""
     config.addinivalue_line("markers", "clause(*ids, tier, examples, shrinks, long): the contract clauses that a check covers")
     if SESSION in config.stash:
-        config.stash[SESSION].journal = isolation.Journal.of_worker(config)
-        if not config.option.collectonly:
-            workers.prepare(config, simulated=config.stash[SESSION].options.choice.backend.startswith(FAKE_PREFIX))
+        session = config.stash[SESSION]
+        session.journal = isolation.Journal.of_worker(config)
+        if not session.collect_only:
+            workers.prepare(config, simulated=session.backend.is_fake)
     if not hasattr(config, "workerinput"):
         config.add_cleanup(_end_on_sigterm_as_on_an_interrupt().close)
 
