@@ -69,4 +69,4 @@ def test_a_schedule_that_hypothesis_draws_shrinks_to_one_launch(plain_machine: f
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert len(smallest.given) == 1
+    assert smallest.given == {3: 40}
